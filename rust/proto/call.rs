@@ -11,26 +11,15 @@
 //! arguments, by the [Upper-Layer Binding](crate::upper_layer_binding). Both run before the Call is
 //! dispatched.
 
-use core::iter;
-use core::mem;
+use core::{iter, mem};
 
-use crate::chunk;
-use crate::chunk::Limits;
-use crate::chunk::Lists;
-use crate::chunk::Segment;
+use crate::chunk::{self, Limits, Lists, Segment};
 use crate::error::DecodeError;
-use crate::header;
-use crate::header::procedure;
-use crate::header::Body;
-use crate::header::Prefix;
-use crate::rdma_error::ErrorMessage;
-use crate::rdma_error::RdmaError;
+use crate::header::{self, procedure, Body, Prefix};
+use crate::rdma_error::{ErrorMessage, RdmaError};
 use crate::reverse;
-use crate::rpc;
-use crate::rpc::direction;
-use crate::rpc::CallHeader;
-use crate::xdr;
-use crate::xdr::Reader;
+use crate::rpc::{self, direction, CallHeader};
+use crate::xdr::{self, Reader};
 
 /// The most Positions in the Read list of a Call, that of a Position-Zero chunk included.
 ///

@@ -6,11 +6,8 @@
 //! views here borrow the received bytes and decode a segment when it is asked for. So a list of
 //! any length costs no memory, and no later code meets a list that is not well-formed.
 
-use crate::error::DecodeError;
-use crate::error::Fault;
-use crate::xdr;
-use crate::xdr::Reader;
-use crate::xdr::Writer;
+use crate::error::{DecodeError, Fault};
+use crate::xdr::{self, Reader, Writer};
 
 /// A region of the Requester's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

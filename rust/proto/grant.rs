@@ -18,11 +18,7 @@
 //! higher one go later.
 
 use crate::credit::MIN_GRANT;
-use crate::grant_decay::Action;
-use crate::grant_decay::GrantDecay;
-use crate::grant_decay::Sample;
-use crate::grant_decay::ACKNOWLEDGED_MS;
-use crate::grant_decay::UNACKNOWLEDGED_MS;
+use crate::grant_decay::{Action, GrantDecay, Sample, ACKNOWLEDGED_MS, UNACKNOWLEDGED_MS};
 
 /// The share of credits that every connection owns, whatever others borrow.
 pub const OWN_SHARE: u32 = MIN_GRANT;

@@ -2,14 +2,9 @@
 
 //! The four fixed words and the header of a Call (RFC 8166, sections 4.1 and 4.2).
 
-use crate::chunk;
-use crate::chunk::ReadSegment;
-use crate::chunk::Segment;
-use crate::error::DecodeError;
-use crate::error::Misuse;
-use crate::xdr;
-use crate::xdr::Reader;
-use crate::xdr::Writer;
+use crate::chunk::{self, ReadSegment, Segment};
+use crate::error::{DecodeError, Misuse};
+use crate::xdr::{self, Reader, Writer};
 
 /// The version that this crate implements.
 pub const VERSION: u32 = 1;

@@ -8,12 +8,10 @@
 
 use core::ops::Range;
 
-use crate::chunk;
-use crate::chunk::ReadSegment;
+use crate::chunk::{self, ReadSegment};
 use crate::cm_private_data::PrivateData;
 use crate::error::Misuse;
-use crate::header::Body;
-use crate::header::MIN_LEN;
+use crate::header::{Body, MIN_LEN};
 use crate::xdr::roundup;
 
 /// The end of the connection that this is.

@@ -3,11 +3,8 @@
 //! RDMA_ERROR: a Responder's answer to a Call it cannot serve (RFC 8166, section 4.5).
 
 use crate::error::Misuse;
-use crate::header;
-use crate::header::procedure;
-use crate::header::Prefix;
-use crate::xdr;
-use crate::xdr::Reader;
+use crate::header::{self, procedure, Prefix};
+use crate::xdr::{self, Reader};
 
 const ERR_VERS: u32 = 1;
 const ERR_CHUNK: u32 = 2;

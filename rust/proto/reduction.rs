@@ -12,9 +12,7 @@ use core::ops::Range;
 
 use crate::call::Call;
 use crate::error::Misuse;
-use crate::reply_builder::Destination;
-use crate::reply_builder::Placement;
-use crate::reply_builder::Unreturnable;
+use crate::reply_builder::{Destination, Placement, Unreturnable};
 use crate::xdr;
 
 /// The distribution of a reply over message and Write chunks.

@@ -9,23 +9,13 @@
 //! connection, it will for ever: the caller ends the RPC. An [`Incoming::Error`] ends the RPC for
 //! good; it may have been executed.
 
-use crate::chunk::Limits;
-use crate::chunk::Lists;
-use crate::chunk::Segment;
-use crate::chunk::Segments;
-use crate::chunk::WriteList;
-use crate::error::DecodeError;
-use crate::error::Violation;
-use crate::header;
-use crate::header::procedure;
-use crate::header::Body;
-use crate::header::Prefix;
+use crate::chunk::{Limits, Lists, Segment, Segments, WriteList};
+use crate::error::{DecodeError, Violation};
+use crate::header::{self, procedure, Body, Prefix};
 pub use crate::rdma_error::RdmaError;
 use crate::reverse;
-use crate::rpc;
-use crate::rpc::direction;
-use crate::xdr;
-use crate::xdr::Reader;
+use crate::rpc::{self, direction};
+use crate::xdr::{self, Reader};
 
 /// A message from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,17 +9,10 @@
 //! header and for the RDMA Writes alike: they never cover XDR padding.
 
 use crate::call::Call;
-use crate::chunk;
-use crate::chunk::Lists;
-use crate::chunk::Segment;
-use crate::chunk::Segments;
-use crate::chunk::WriteIter;
+use crate::chunk::{self, Lists, Segment, Segments, WriteIter};
 use crate::error::Misuse;
-use crate::header;
-use crate::header::Body;
-use crate::header::Prefix;
-use crate::rpc;
-use crate::xdr;
+use crate::header::{self, Body, Prefix};
+use crate::{rpc, xdr};
 
 /// The reason why a reply cannot be returned. The answer is an RDMA_ERROR, see [`Call::refuse`]; it
 /// is better than closing the connection, on which the client would only try the same again.

@@ -7,8 +7,7 @@
 //! DDP-eligible data item (RFC 8267). So every header has the same 28 bytes.
 
 use crate::error::Misuse;
-use crate::header;
-use crate::header::Body;
+use crate::header::{self, Body};
 
 /// A message of the reverse direction, either a Call or a Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

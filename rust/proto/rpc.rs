@@ -2,8 +2,7 @@
 
 //! The part of an RPC message (RFC 5531) that the transport reads.
 
-use crate::xdr;
-use crate::xdr::Reader;
+use crate::xdr::{self, Reader};
 
 /// Length of the shortest Call that is parsed: up to its procedure number.
 pub(crate) const MIN_CALL: u64 = 24;

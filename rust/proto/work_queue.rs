@@ -6,10 +6,7 @@
 //! The caller has the elements, and a FIFO for each queue ([`Queues`]); [`crate::waiting`] counts
 //! them, and decides which one is next. Nothing here knows what an element is.
 
-use crate::waiting::Attempt;
-use crate::waiting::Kind;
-use crate::waiting::SqCreditQueue;
-use crate::waiting::WaitQueue;
+use crate::waiting::{Attempt, Kind, SqCreditQueue, WaitQueue};
 
 /// A FIFO.
 pub trait Fifo {

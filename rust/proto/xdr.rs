@@ -4,8 +4,7 @@
 
 use core::mem;
 
-use crate::error::DecodeError;
-use crate::error::Fault;
+use crate::error::{DecodeError, Fault};
 
 /// Returns the length rounded up to the next XDR unit: with the padding that XDR appends.
 #[inline]

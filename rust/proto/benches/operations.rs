@@ -2,15 +2,10 @@
 
 //! The operations to be measured, each as one function that is not inlined.
 
-use proto::call;
-use proto::call::Policy;
-use proto::chunk::Limits;
-use proto::chunk::ReadSegment;
-use proto::chunk::Segment;
-use proto::header::Body;
-use proto::header::Call;
-use proto::reply;
-use proto::reply::Offer;
+use proto::call::{self, Policy};
+use proto::chunk::{Limits, ReadSegment, Segment};
+use proto::header::{Body, Call};
+use proto::reply::{self, Offer};
 use proto::reply_builder::ReplyBuilder;
 
 const POLICY: Policy = Policy {

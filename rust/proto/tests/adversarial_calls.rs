@@ -4,15 +4,9 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
-use proto::call::Dropped;
-use proto::call::Incoming;
-use proto::call::Reason;
-use proto::call::Rejection;
+use proto::call::{Dropped, Incoming, Reason, Rejection};
 use proto::error::Misuse;
-use proto::reply_builder::Destination;
-use proto::reply_builder::Placement;
-use proto::reply_builder::ReplyBuilder;
-use proto::reply_builder::Unreturnable;
+use proto::reply_builder::{Destination, Placement, ReplyBuilder, Unreturnable};
 
 use crate::common::golden;
 use crate::common::hostile::*;

@@ -4,19 +4,12 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
-use proto::call::Call;
-use proto::call::Part;
-use proto::call::Reason;
+use proto::call::{Call, Part, Reason};
 use proto::chunk::Limits;
-use proto::reply_builder::Destination;
-use proto::reply_builder::Placement;
-use proto::reply_builder::ReplyBuilder;
-use proto::reply_builder::Unreturnable;
+use proto::reply_builder::{Destination, Placement, ReplyBuilder, Unreturnable};
 use proto::upper_layer_binding::Binding;
 
-use crate::adversarial_calls::answered;
-use crate::adversarial_calls::reasons;
-use crate::adversarial_calls::refused;
+use crate::adversarial_calls::{answered, reasons, refused};
 use crate::common::golden;
 use crate::common::hostile::*;
 use crate::common::*;

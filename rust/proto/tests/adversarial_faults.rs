@@ -6,17 +6,11 @@
 //! the tests with a kernel.
 
 use proto::chunk::Lists;
-use proto::cm_private_data::may_invalidate;
-use proto::cm_private_data::PrivateData;
-use proto::conn::client;
-use proto::conn::server;
-use proto::credit;
-use proto::credit::Window;
-use proto::plan::Role;
-use proto::plan::Thresholds;
-use proto::reply;
-use proto::reply::Discard;
-use proto::reply::Incoming;
+use proto::cm_private_data::{may_invalidate, PrivateData};
+use proto::conn::{client, server};
+use proto::credit::{self, Window};
+use proto::plan::{Role, Thresholds};
+use proto::reply::{self, Discard, Incoming};
 use proto::reply_builder;
 
 use crate::common::golden;

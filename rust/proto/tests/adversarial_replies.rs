@@ -7,16 +7,8 @@
 use proptest::prelude::*;
 use proto::chunk::Segment;
 use proto::credit::Window;
-use proto::error::DecodeError;
-use proto::error::Fault;
-use proto::error::Violation;
-use proto::reply;
-use proto::reply::check_result;
-use proto::reply::Discard;
-use proto::reply::Incoming;
-use proto::reply::Offer;
-use proto::reply::Outcome;
-use proto::reply::RdmaError;
+use proto::error::{DecodeError, Fault, Violation};
+use proto::reply::{self, check_result, Discard, Incoming, Offer, Outcome, RdmaError};
 
 use crate::common::golden;
 use crate::common::hostile_replies::*;

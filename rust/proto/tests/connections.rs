@@ -2,8 +2,7 @@
 
 //! Every transition of both connection machines.
 
-use proto::conn::client;
-use proto::conn::server;
+use proto::conn::{client, server};
 
 /// Drives a client to a state.
 fn client_in(state: client::State) -> client::ConnMachine {

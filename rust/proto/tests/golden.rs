@@ -2,18 +2,10 @@
 
 //! The golden vectors, encoded and decoded byte for byte.
 
-use proto::chunk::Limits;
-use proto::chunk::Lists;
-use proto::chunk::ReadSegment;
-use proto::chunk::Segment;
-use proto::header::Body;
-use proto::header::Call;
-use proto::header::Prefix;
-use proto::rdma_error::ErrorMessage;
-use proto::rdma_error::RdmaError;
-use proto::reply;
-use proto::reply::Incoming;
-use proto::reply::Offer;
+use proto::chunk::{Limits, Lists, ReadSegment, Segment};
+use proto::header::{Body, Call, Prefix};
+use proto::rdma_error::{ErrorMessage, RdmaError};
+use proto::reply::{self, Incoming, Offer};
 use proto::reply_builder::ReplyBuilder;
 use proto::xdr::Reader;
 

@@ -5,11 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proto::credit::next_grant;
-use proto::grant;
-use proto::grant::Activity;
-use proto::grant::Grant;
-use proto::grant::Raise;
-use proto::grant::OWN_SHARE;
+use proto::grant::{self, Activity, Grant, Raise, OWN_SHARE};
 use proto::grant_decay::Action;
 
 const FIRST: u32 = 2;

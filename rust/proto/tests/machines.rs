@@ -2,8 +2,7 @@
 
 //! Requester and Responder joined, over a thousand random mixes of RPCs.
 
-use crate::model;
-use crate::model::Choices;
+use crate::model::{self, Choices};
 
 /// A generator of numbers (xorshift64*).
 struct Random(u64);

@@ -5,15 +5,8 @@
 use proto::chunk::Segment;
 use proto::cm_private_data::PrivateData;
 use proto::error::Misuse;
-use proto::header::Body;
-use proto::header::Call;
-use proto::plan::Argument;
-use proto::plan::CallForm;
-use proto::plan::Plan;
-use proto::plan::ReplyForm;
-use proto::plan::Role;
-use proto::plan::Sizes;
-use proto::plan::Thresholds;
+use proto::header::{Body, Call};
+use proto::plan::{Argument, CallForm, Plan, ReplyForm, Role, Sizes, Thresholds};
 use proto::xdr::roundup;
 
 use crate::common::*;

@@ -2,25 +2,13 @@
 
 //! The messages that a Responder returns.
 
-use proto::call;
-use proto::call::Call;
-use proto::call::Policy;
-use proto::call::Reason;
-use proto::call::Rejection;
+use proto::call::{self, Call, Policy, Reason, Rejection};
 use proto::chunk::Segment;
 use proto::error::Misuse;
-use proto::header;
-use proto::header::Body;
-use proto::rdma_error::ErrorMessage;
-use proto::rdma_error::RdmaError;
-use proto::reply;
-use proto::reply::Incoming;
-use proto::reply::Offer;
-use proto::reply_builder::can_reply;
-use proto::reply_builder::Destination;
-use proto::reply_builder::Placement;
-use proto::reply_builder::ReplyBuilder;
-use proto::reply_builder::Unreturnable;
+use proto::header::{self, Body};
+use proto::rdma_error::{ErrorMessage, RdmaError};
+use proto::reply::{self, Incoming, Offer};
+use proto::reply_builder::{can_reply, Destination, Placement, ReplyBuilder, Unreturnable};
 
 use crate::common;
 use crate::common::*;

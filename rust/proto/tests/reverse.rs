@@ -2,16 +2,11 @@
 
 //! The reverse direction: the server calls the client.
 
-use proto::call;
-use proto::call::Dropped;
-use proto::call::Rejection;
+use proto::call::{self, Dropped, Rejection};
 use proto::error::Misuse;
 use proto::rdma_error::RdmaError;
-use proto::reply;
-use proto::reply::Discard;
-use proto::reply::Incoming;
-use proto::reverse::Header;
-use proto::reverse::Message;
+use proto::reply::{self, Discard, Incoming};
+use proto::reverse::{Header, Message};
 
 use crate::common::*;
 

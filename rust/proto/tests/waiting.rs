@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proto::waiting::Attempt;
-use proto::work_queue;
-use proto::work_queue::Queues;
-use proto::work_queue::Work;
+use proto::work_queue::{self, Queues, Work};
 
 use crate::common::line::Line;
 

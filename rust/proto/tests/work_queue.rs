@@ -3,10 +3,7 @@
 //! The queues of a Responder's connection: which element comes out of which, and when.
 
 use proto::waiting::Attempt;
-use proto::work_queue::Queues;
-use proto::work_queue::Waiter;
-use proto::work_queue::Work;
-use proto::work_queue::WorkQueue;
+use proto::work_queue::{Queues, Waiter, Work, WorkQueue};
 
 use crate::common::line::Line;
 

@@ -8,14 +8,8 @@ pub mod hostile_replies;
 pub mod line;
 pub mod wire;
 
-use proto::call;
-use proto::call::Call;
-use proto::call::Incoming;
-use proto::call::Policy;
-use proto::call::Rejection;
-use proto::chunk::Limits;
-use proto::chunk::ReadSegment;
-use proto::chunk::Segment;
+use proto::call::{self, Call, Incoming, Policy, Rejection};
+use proto::chunk::{Limits, ReadSegment, Segment};
 use proto::rdma_error::ErrorMessage;
 pub use wire::*;
 

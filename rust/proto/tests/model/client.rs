@@ -5,36 +5,20 @@
 use std::collections::BTreeMap;
 use std::mem;
 
-use proto::chunk::ReadSegment;
-use proto::chunk::Segment;
+use proto::chunk::{ReadSegment, Segment};
 use proto::cm_private_data::PrivateData;
-use proto::conn::client::Action;
-use proto::conn::client::ConnMachine;
-use proto::conn::client::Event;
+use proto::conn::client::{Action, ConnMachine, Event};
 use proto::credit::Window;
 use proto::header::Call;
-use proto::plan::Plan;
-use proto::plan::ReplyForm;
-use proto::plan::Role;
-use proto::plan::Sizes;
-use proto::plan::Thresholds;
-use proto::reply;
-use proto::reply::check_result;
-use proto::reply::Incoming;
-use proto::reply::Offer;
-use proto::reply::Outcome;
-use proto::reverse;
-use proto::reverse::Header;
+use proto::plan::{Plan, ReplyForm, Role, Sizes, Thresholds};
+use proto::reply::{self, check_result, Incoming, Offer, Outcome};
+use proto::reverse::{self, Header};
 use proto::xdr::roundup;
 
-use super::choices::private_data;
-use super::choices::Choices;
-use super::choices::REVERSE_CREDITS;
-use super::fabric::Access;
-use super::fabric::Fabric;
+use super::choices::{private_data, Choices, REVERSE_CREDITS};
+use super::fabric::{Access, Fabric};
 use super::server::Server;
-use super::ulp::put_words;
-use super::ulp::Request;
+use super::ulp::{put_words, Request};
 
 /// The events of a run, so that a test can check that it covered something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

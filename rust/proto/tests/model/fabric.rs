@@ -2,8 +2,7 @@
 
 //! The fabric between the ends: two queues of Sends, and the client's registered memory.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeTo;
 
 use proto::chunk::Segment;

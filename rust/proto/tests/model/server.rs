@@ -2,36 +2,21 @@
 
 //! The Responder's end.
 
-use proto::call;
-use proto::call::Call;
-use proto::call::Incoming;
-use proto::call::Part;
-use proto::call::Policy;
-use proto::chunk::Limits;
-use proto::chunk::Segment;
+use proto::call::{self, Call, Incoming, Part, Policy};
+use proto::chunk::{Limits, Segment};
 use proto::cm_private_data::PrivateData;
-use proto::conn::server::Action;
-use proto::conn::server::ConnMachine;
-use proto::conn::server::Event;
-use proto::credit;
-use proto::credit::Window;
+use proto::conn::server::{Action, ConnMachine, Event};
+use proto::credit::{self, Window};
 use proto::header::Body;
-use proto::plan::Role;
-use proto::plan::Thresholds;
+use proto::plan::{Role, Thresholds};
 use proto::rdma_error::ErrorMessage;
-use proto::reply_builder::written_segments;
-use proto::reply_builder::Destination;
-use proto::reply_builder::Placement;
-use proto::reply_builder::ReplyBuilder;
+use proto::reply_builder::{written_segments, Destination, Placement, ReplyBuilder};
 use proto::reverse::Header;
 use proto::xdr;
 
-use super::choices::private_data;
-use super::choices::Choices;
-use super::choices::REVERSE_CREDITS;
+use super::choices::{private_data, Choices, REVERSE_CREDITS};
 use super::fabric::Fabric;
-use super::ulp::put_words;
-use super::ulp::Request;
+use super::ulp::{put_words, Request};
 
 const POLICY: Policy = Policy {
     limits: Limits {
