@@ -69,7 +69,7 @@
 //! cause         what ends a connection
 //! handler       completions and CM events: to the queues, and from there to the Send queue
 //! waiting       what waits, where, for what, and who serves it
-//! work_queue    the queues of work for threads, and of what waits for credits or pages
+//! work_queue    the elements of these queues, whose order is in proto::work_queue
 //! responder     the part of a connection that belongs to the device
 //! receive       from a message to a call in a svc_rqst; the decision about each message
 //! call          the layout, pages and context of a call
