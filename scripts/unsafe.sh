@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Fails if code says `unsafe` outside the crates of bindings and of wrappers, if an unsafe block or impl there has no SAFETY comment
-# right above it, or if a crate sneaks in another one that its --extern list in Kbuild does not give it. Prints what each crate has.
+# right above it, if the --extern lists in Kbuild are others than docs/architecture.md has, or if a crate gets at another one without such a
+# list. Prints what each crate has.
 
 cd "$(dirname "$0")/../rust" || exit
 failed=0
@@ -25,6 +26,37 @@ while read -r file; do
 		fail "$file names the bindings, which only wrappers may"
 	fi
 done < <(find . -name '*.rs' -not -name '*_generated.rs' "${others[@]}")
+
+# Which crate uses which: what Kbuild says, without the lines for tests in the kernel.
+arrows() {
+	sed '/^ifeq .*RPCRDMA_SELFTEST/,/^endif/d' ../Kbuild | awk '
+		/^rpcrdma_sides := / { sides = $0 }
+		/^RUSTFLAGS_/ {
+			sub(/\$\(rpcrdma_sides\)/, sides)
+			list = ""; for (i = 2; i < NF; i++) if ($i == "--extern") list = list " " $(i + 1)
+			sub(/^RUSTFLAGS_rust\//, "", $1); sub(/\.o$/, "", $1); print $1 ":" list
+		}' | sort
+}
+expected=$(sort <<-'END'
+	cbindings/lib:
+	client/lib: proto rdma sunrpc trace endpoint
+	endpoint/lib: rdma
+	ext/lib: cbindings
+	iwarp/cbindings:
+	iwarp/ext: cbindings
+	iwarp/main: rdmap provider socket
+	main: sunrpc client server
+	proto/lib:
+	provider/lib: cbindings ext
+	rdma/lib: cbindings ext
+	rdmap/lib:
+	server/lib: proto rdma sunrpc trace endpoint
+	socket/lib: cbindings ext
+	sunrpc/lib: cbindings ext
+	trace/lib: cbindings ext
+END
+)
+found=$(diff <(echo "$expected") <(arrows)) || fail "$found" 'the --extern lists in Kbuild are others than docs/architecture.md has'
 
 # rustc looks for such a crate where all are, whatever the --extern list says.
 while read -r file; do

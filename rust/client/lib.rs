@@ -45,7 +45,7 @@
 //! reply             from a Receive to the end of an RPC, or to a callback
 //! slot              an RPC that is prepared or sent, and the invalidation of its memory
 //! regions, stats    idle memory regions; counters
-//! prelude           the names that most of them use
+//! prelude           names that many of them use
 //! ```
 
 #![forbid(unsafe_code)]

@@ -261,6 +261,7 @@ impl Signalling {
 
     /// Returns whether `send` asks for a completion. If `last_buffer`, no Send buffer is free, and
     /// the next one must come from a completion.
+    #[inline]
     pub(super) fn asks_for_completion(&mut self, send: &NextSend, last_buffer: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(1);
         let overdue = self

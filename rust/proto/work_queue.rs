@@ -131,7 +131,7 @@ impl<Q: Queues> WorkQueue<Q> {
 
     /// The number of waiting Sends from which on no call is taken for execution. Each may keep the
     /// pages of a reply.
-    pub const MAX_WAITING_SENDS: usize = 4;
+    const MAX_WAITING_SENDS: usize = 4;
 
     /// Adds a received message.
     pub fn push_received(&mut self, message: Received<Q>) {

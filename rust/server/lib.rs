@@ -79,7 +79,7 @@
 //! credits       the credit grant
 //! watchdog      the deadlines of posted work requests and of silent clients
 //! denied_calls  calls whose chunks the client denied access to
-//! prelude       the names that most of them use
+//! prelude       names that many of them use
 //! ```
 
 #![forbid(unsafe_code)]

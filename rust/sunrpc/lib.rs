@@ -23,7 +23,7 @@
 //! xdr_buf                       the bytes of a message
 //! addr, task, weak, workqueue   what clnt, svc and bc share
 //! errno, shrinker, sysctl       what the kernel crate lacks
-//! prelude                       the names that most files use
+//! prelude                       names that many files use
 //! ```
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.

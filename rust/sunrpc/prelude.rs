@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What most files of this crate use.
+//! Names that many files of this crate use.
 
 pub(crate) use crate::{
     clnt::{

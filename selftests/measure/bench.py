@@ -8,6 +8,9 @@ device is called that they have; with --profile who executes the instructions, b
 
 import argparse
 import json
+import sys
+
+sys.dont_write_bytecode = True
 
 from rig import SRC, boot, fail, write
 

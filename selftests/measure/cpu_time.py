@@ -13,6 +13,8 @@ import os
 import statistics
 import sys
 
+sys.dont_write_bytecode = True
+
 from rig import SRC, boot, fail, write
 
 OUT = SRC / "build/bench/time"
