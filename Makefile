@@ -108,7 +108,7 @@ fuzz: buildroot ## each parser for TIME= seconds
 	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)
 
 mutants: buildroot ## change the protocol crates in every known way and see the tests fail: hundreds of builds
-	@for crate in proto rdmap; do scripts/enter nice selftests/mutants.sh $$crate || exit; done
+	@for crate in proto rdmap uabi; do scripts/enter nice selftests/mutants.sh $$crate || exit; done
 
 instructions: buildroot ## what a header costs, and a segment of iWARP
 	@scripts/enter selftests/measure/instructions.sh

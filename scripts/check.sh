@@ -209,6 +209,7 @@ fast() {
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko
 	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
 	gate 'no panic in rdmap' 120 in_root scripts/panicfree-rdmap.sh
+	gate 'no panic in uabi' 60 in_root scripts/panicfree.sh rust/uabi/lib.o
 	gate 'examples of the wrapper crates' 120 in_root nice scripts/examples.sh
 	gate 'documentation, and where its links lead' 600 in_root nice scripts/doc.sh
 }

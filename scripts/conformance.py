@@ -5,6 +5,7 @@
 
 selftests/conformance.tsv (RPC-over-RDMA) and selftests/iwarp-conformance.tsv (iWARP) have a row for each requirement: its id, its
 section, which begins with the RFC's number, its strength, the kinds of test that can show it, and what it requires.
+selftests/user-threats.tsv has one for each thing that a hostile process may try with user verbs.
 
     U unit test             P property or fuzz test     M model of two ends     (all run here)
     T test in the kernel    X crafted peer in a VM      W capture of the wire
@@ -19,7 +20,7 @@ that; whether it is true is for people to judge. The ids come in the order of th
     // Shows P3.1-2, P3.1-4.
     // Argues for P3.1-1.
 
-Tests are the host tests of the crates proto and rdmap, which run here, cases of the crafted peer (peer::), tests in the kernel, checks of
+Tests are the host tests of the crates proto, rdmap and uabi, which run here, cases of the crafted peer (peer::), tests in the kernel, checks of
 the kselftests, and cases of the peers of iWARP that these run. That all but the first pass is shown where the kselftests run.
 
 A row of kind U, P or M must have a host test or a case of the crafted peer, or say `open`. If it is of kind T, X, W, K or I as well, it is
@@ -37,7 +38,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-TABLES = {"proto": "selftests/conformance.tsv", "rdmap": "selftests/iwarp-conformance.tsv"}
+TABLES = {"proto": "selftests/conformance.tsv", "rdmap": "selftests/iwarp-conformance.tsv", "uabi": "selftests/user-threats.tsv"}
 HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 

@@ -47,13 +47,14 @@ expected=$(sort <<-'END'
 	iwarp/main: rdmap provider socket
 	main: sunrpc client server
 	proto/lib:
-	provider/lib: cbindings ext
+	provider/lib: cbindings ext uabi
 	rdma/lib: cbindings ext
 	rdmap/lib:
 	server/lib: proto rdma sunrpc trace endpoint
 	socket/lib: cbindings ext
 	sunrpc/lib: cbindings ext
 	trace/lib: cbindings ext
+	uabi/lib:
 END
 )
 found=$(diff <(echo "$expected") <(arrows)) || fail "$found" 'the --extern lists in Kbuild are others than docs/architecture.md has'
@@ -65,7 +66,7 @@ while read -r file; do
 	fi
 done < <(find . -name '*.rs' -not -name '*_generated.rs')
 
-for root in proto/lib.rs rdmap/lib.rs endpoint/lib.rs client/lib.rs server/lib.rs main.rs iwarp/main.rs; do
+for root in proto/lib.rs rdmap/lib.rs uabi/lib.rs endpoint/lib.rs client/lib.rs server/lib.rs main.rs iwarp/main.rs; do
 	grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
 done
 

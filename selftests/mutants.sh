@@ -3,7 +3,7 @@
 #
 # Changes a crate in every way that cargo-mutants knows, one at a time, and asks the host tests to notice.
 #
-#   selftests/mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]     for instance: --file rust/proto/credit.rs, --shard 1/8
+#   selftests/mutants.sh proto|rdmap|uabi [ARGUMENTS OF cargo mutants]     for instance: --file rust/proto/credit.rs, --shard 1/8
 #
 # A copy of the workspace is changed in place: what did not change is not compiled again. What it found is in
 # build/mutants/CRATE/mutants.out. Fails if a mutant lives.
@@ -11,7 +11,7 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-crate=${1:?usage: mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]}
+crate=${1:?usage: mutants.sh proto|rdmap|uabi [ARGUMENTS OF cargo mutants]}
 shift
 # Tests that only look for panics in millions of messages, that run the model without end, or that start another program
 # are left out, which can but leave more mutants alive.
@@ -27,6 +27,10 @@ rdmap)
 	same=(--exclude-re 'replace \| with \^ in (Enhanced|Header|Terminate|Frame<.a>)::emit$')
 	export SCHEDULES=100
 	;;
+uabi)
+	skip=()
+	same=()
+	;;
 *) echo "no such crate: $crate" >&2; exit 2 ;;
 esac
 skip=("${skip[@]/#/--skip=}")
@@ -35,7 +39,7 @@ work=$top/build/mutants/$crate
 rm -rf "$work/tree"
 mkdir -p "$work/tree"
 cd "$top"
-cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap selftests/fuzz selftests/peer \
+cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap rust/uabi selftests/fuzz selftests/peer \
 	rust/{client,server}/cause.rs rust/endpoint/causes.rs docs/troubleshooting.md # a test of proto has these
 
 # The tool, of the newest version that Debian's cargo can build, once for all checkouts.

@@ -19,7 +19,7 @@ RUNS=*) limit=-runs=${1#RUNS=} ;;
 *) echo "neither TIME= nor RUNS=: $1" >&2; exit 2 ;;
 esac
 shift
-[ $# -gt 0 ] || set -- call reply private plan machines segment fpdu startup session streams
+[ $# -gt 0 ] || set -- call reply private plan machines segment fpdu startup session streams element
 
 export RUSTC_BOOTSTRAP=1
 flags=(--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1)
