@@ -152,7 +152,7 @@ clippy() {
 	in_root scripts/build-copy.sh "${KERNEL:+$KERNEL-}selftest" CLIPPY=1 RPCRDMA_SELFTEST=1 KRUSTFLAGS=-Dwarnings
 }
 
-crafted_peer() { in_root nice cargo build --quiet --release --locked --package peer; }
+test_programs() { in_root nice cargo build --quiet --release --locked --package peer --package user; }
 
 # The lints of Cargo.toml. Those against panics are not for the unit tests, which are in the sources of their crates.
 host_clippy() {
@@ -216,7 +216,7 @@ fast() {
 
 # builds [PREFIX]: what the tests in VMs need. The prefix is of the gates' names.
 builds() {
-	gate "${1:-}crafted peer" 600 crafted_peer
+	gate "${1:-}crafted peer and hostile process" 600 test_programs
 	gate "${1:-}layout of the bindings" 600 in_root scripts/layout.sh
 	gate "${1:-}clippy, and the tests in the kernel" 900 clippy
 	gate "${1:-}the module builds without a warning" 900 compiles
@@ -300,7 +300,7 @@ long() {
 # On kernels that check each access to memory and the order of locks, and make allocations fail.
 debug() {
 	part 'under User-Mode Linux' 40
-	gate 'crafted peer' 600 crafted_peer
+	gate 'crafted peer and hostile process' 600 test_programs
 	kernel uml-debug
 	export KERNEL=uml-debug
 	uml

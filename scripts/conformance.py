@@ -20,8 +20,8 @@ that; whether it is true is for people to judge. The ids come in the order of th
     // Shows P3.1-2, P3.1-4.
     // Argues for P3.1-1.
 
-Tests are the host tests of the crates proto, rdmap and uabi, which run here, cases of the crafted peer (peer::), tests in the kernel, checks of
-the kselftests, and cases of the peers of iWARP that these run. That all but the first pass is shown where the kselftests run.
+Tests are the host tests of the crates proto, rdmap and uabi, which run here, cases of the crafted peer (peer::) and of the hostile process
+(user::), tests in the kernel, checks of the kselftests, and cases of the peers of iWARP that these run. That all but the first pass is shown where the kselftests run.
 
 A row of kind U, P or M must have a host test or a case of the crafted peer, or say `open`. If it is of kind T, X, W, K or I as well, it is
 counted apart while only host tests show it. A row of other kinds without a test or an argument is open, too. Open rows are counted.
@@ -39,6 +39,8 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 TABLES = {"proto": "selftests/conformance.tsv", "rdmap": "selftests/iwarp-conformance.tsv", "uabi": "selftests/user-threats.tsv"}
+# The programs whose cases run in a VM.
+LISTED_BY = {"proto": "peer", "uabi": "user"}
 HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 
@@ -73,7 +75,7 @@ class Row:
 
     def host_only(self):
         """What is due beside host tests, a machine or a peer that is real, shows it nowhere."""
-        real = any(is_claim(test) or test.startswith("peer::") for test in self.tests)
+        real = any(is_claim(test) or test.startswith(("peer::", "user::")) for test in self.tests)
         return self.tests and not real and self.kinds & REAL_KINDS and self.kinds & HOST_KINDS
 
     def open(self):
@@ -112,8 +114,8 @@ def test_at(file, text, position):
     if kind == "number":
         return f"peer::adv{name:0>2}"
     match file.removesuffix(".rs").split("/"):
-        case ["selftests", "peer", *_]:
-            return f"peer::{name}"
+        case ["selftests", "peer" | "user" as program, *_]:
+            return f"{program}::{name}"
         case ["rust", _, "tests", *modules]:
             return "::".join([*modules, name])
         case ["rust", _, *modules]:
@@ -169,11 +171,11 @@ def run_tests(package, show):
     return results
 
 
-def peer_cases():
-    """Returns the crafted peer's cases as if they had run and ended well."""
-    command = ["cargo", "run", "--quiet", "--release", "--locked", "--package", "peer", "--", "list"]
+def cases_of(program):
+    """Returns the cases of a program, the crafted peer or the hostile process, as if they had run and ended well."""
+    command = ["cargo", "run", "--quiet", "--release", "--locked", "--package", program, "--", "list"]
     names = subprocess.run(command, cwd=TOP, text=True, check=True, stdout=subprocess.PIPE).stdout
-    return {f"peer::{name}": "ok" for name in names.split()}
+    return {f"{program}::{name}": "ok" for name in names.split()}
 
 
 def find_errors(rows, results):
@@ -242,8 +244,8 @@ def main():
     failed = bool(errors)
     for package, rows in tables.items():
         results = run_tests(package, options.tests)
-        if package == "proto":
-            results |= peer_cases()
+        if package in LISTED_BY:
+            results |= cases_of(LISTED_BY[package])
         print(f"{package}: {TABLES[package]}")
         print_coverage(rows)
         if options.open:

@@ -39,7 +39,7 @@ work=$top/build/mutants/$crate
 rm -rf "$work/tree"
 mkdir -p "$work/tree"
 cd "$top"
-cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap rust/uabi selftests/fuzz selftests/peer \
+cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap rust/uabi selftests/fuzz selftests/peer selftests/user \
 	rust/{client,server}/cause.rs rust/endpoint/causes.rs docs/troubleshooting.md # a test of proto has these
 
 # The tool, of the newest version that Debian's cargo can build, once for all checkouts.

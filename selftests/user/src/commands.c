@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The write commands of /dev/infiniband/uverbs* and rdma_cm as plain functions,
+ * for kernel.rs. Nothing of libibverbs or librdmacm is used, so that nothing
+ * checks what is asked for. Each function returns 0 or a negative error.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_cm.h>
+#include <rdma/siw-abi.h>
+
+/* A command of uverbs, with what is the driver's behind it. */
+struct verbs {
+	struct ib_uverbs_cmd_hdr hdr;
+	union {
+		struct ib_uverbs_get_context get_context;
+		struct ib_uverbs_alloc_pd alloc_pd;
+		struct ib_uverbs_create_comp_channel create_comp_channel;
+		struct ib_uverbs_create_cq create_cq;
+		struct ib_uverbs_destroy_cq destroy_cq;
+		struct ib_uverbs_create_qp create_qp;
+		struct ib_uverbs_modify_qp modify_qp;
+		struct ib_uverbs_destroy_qp destroy_qp;
+		struct ib_uverbs_reg_mr reg_mr;
+		struct ib_uverbs_dereg_mr dereg_mr;
+		struct ib_uverbs_post_send post_send;
+		struct ib_uverbs_post_recv post_recv;
+		struct ib_uverbs_post_srq_recv post_srq_recv;
+		struct ib_uverbs_poll_cq poll_cq;
+		struct ib_uverbs_req_notify_cq req_notify_cq;
+		__u8 octets[512];
+	};
+};
+
+static int verbs_write(int fd, struct verbs *cmd, __u32 command, size_t in,
+		       size_t out)
+{
+	ssize_t done;
+
+	cmd->hdr.command = command;
+	cmd->hdr.in_words = (sizeof(cmd->hdr) + in) / 4;
+	cmd->hdr.out_words = out / 4;
+	done = write(fd, cmd, sizeof(cmd->hdr) + in);
+	return done < 0 ? -errno : 0;
+}
+
+int user_context(int fd, __s32 *async_fd)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_get_context_resp core;
+		struct siw_uresp_alloc_ctx driver;
+	} resp = {};
+	int ret;
+
+	cmd.get_context.response = (uintptr_t)&resp;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_GET_CONTEXT,
+			  sizeof(cmd.get_context), sizeof(resp));
+	*async_fd = resp.core.async_fd;
+	return ret;
+}
+
+int user_alloc_pd(int fd, __u32 *pd)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_alloc_pd_resp resp = {};
+	int ret;
+
+	cmd.alloc_pd.response = (uintptr_t)&resp;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_ALLOC_PD,
+			  sizeof(cmd.alloc_pd), sizeof(resp));
+	*pd = resp.pd_handle;
+	return ret;
+}
+
+/* What kernel.rs declares as RawRing. */
+struct user_ring {
+	__u64 offset;
+	__u32 slots;
+	__u32 reserved;
+};
+
+/* What kernel.rs declares as RawCq. */
+struct user_cq {
+	struct user_ring ring;
+	__u32 handle;
+	__u32 reserved;
+};
+
+int user_create_cq(int fd, __u32 entries, struct user_cq *out)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_create_cq_resp core;
+		struct siw_uresp_create_cq driver;
+	} resp = {};
+	int ret;
+
+	cmd.create_cq.response = (uintptr_t)&resp;
+	cmd.create_cq.cqe = entries;
+	cmd.create_cq.comp_channel = -1;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_CQ,
+			  sizeof(cmd.create_cq), sizeof(resp));
+	out->handle = resp.core.cq_handle;
+	out->ring.slots = resp.driver.num_cqe;
+	out->ring.offset = resp.driver.cq_key;
+	return ret;
+}
+
+int user_destroy_cq(int fd, __u32 cq)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_destroy_cq_resp resp = {};
+
+	cmd.destroy_cq.response = (uintptr_t)&resp;
+	cmd.destroy_cq.cq_handle = cq;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DESTROY_CQ,
+			   sizeof(cmd.destroy_cq), sizeof(resp));
+}
+
+/* What kernel.rs declares as RawQp. */
+struct user_qp {
+	struct user_ring send;
+	struct user_ring receive;
+	__u32 handle;
+	__u32 number;
+};
+
+int user_create_qp(int fd, __u32 pd, __u32 cq, __u32 sends, __u32 receives,
+		   struct user_qp *out)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_create_qp_resp core;
+		struct siw_uresp_create_qp driver;
+	} resp = {};
+	int ret;
+
+	cmd.create_qp.response = (uintptr_t)&resp;
+	cmd.create_qp.pd_handle = pd;
+	cmd.create_qp.send_cq_handle = cq;
+	cmd.create_qp.recv_cq_handle = cq;
+	cmd.create_qp.max_send_wr = sends;
+	cmd.create_qp.max_recv_wr = receives;
+	cmd.create_qp.max_send_sge = SIW_MAX_SGE;
+	cmd.create_qp.max_recv_sge = SIW_MAX_SGE;
+	cmd.create_qp.qp_type = IB_UVERBS_QPT_RC;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_QP,
+			  sizeof(cmd.create_qp), sizeof(resp));
+	out->handle = resp.core.qp_handle;
+	out->number = resp.core.qpn;
+	out->send.slots = resp.driver.num_sqe;
+	out->send.offset = resp.driver.sq_key;
+	out->receive.slots = resp.driver.num_rqe;
+	out->receive.offset = resp.driver.rq_key;
+	return ret;
+}
+
+/* To INIT, which is 1, with IB_QP_STATE and IB_QP_ACCESS_FLAGS. */
+int user_init_qp(int fd, __u32 qp, __u32 access)
+{
+	struct verbs cmd = {};
+
+	cmd.modify_qp.qp_handle = qp;
+	cmd.modify_qp.attr_mask = 1 << 0 | 1 << 3;
+	cmd.modify_qp.qp_state = 1;
+	cmd.modify_qp.qp_access_flags = access;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_MODIFY_QP,
+			   sizeof(cmd.modify_qp), 0);
+}
+
+int user_destroy_qp(int fd, __u32 qp)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_destroy_qp_resp resp = {};
+
+	cmd.destroy_qp.response = (uintptr_t)&resp;
+	cmd.destroy_qp.qp_handle = qp;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DESTROY_QP,
+			   sizeof(cmd.destroy_qp), sizeof(resp));
+}
+
+/* What kernel.rs declares as RawMr. */
+struct user_mr {
+	__u32 handle;
+	__u32 lkey;
+	__u32 rkey;
+};
+
+int user_reg_mr(int fd, __u32 pd, __u64 start, __u64 length, __u32 access,
+		struct user_mr *out)
+{
+	struct verbs cmd = {};
+	struct siw_ureq_reg_mr driver = {};
+	struct {
+		struct ib_uverbs_reg_mr_resp core;
+		struct siw_uresp_reg_mr driver;
+	} resp = {};
+	size_t in = sizeof(cmd.reg_mr);
+	int ret;
+
+	cmd.reg_mr.response = (uintptr_t)&resp;
+	cmd.reg_mr.start = start;
+	cmd.reg_mr.length = length;
+	cmd.reg_mr.hca_va = start;
+	cmd.reg_mr.pd_handle = pd;
+	cmd.reg_mr.access_flags = access;
+	memcpy(cmd.octets + in, &driver, sizeof(driver));
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_REG_MR,
+			  in + sizeof(driver), sizeof(resp));
+	out->handle = resp.core.mr_handle;
+	out->lkey = resp.core.lkey;
+	out->rkey = resp.core.rkey;
+	return ret;
+}
+
+int user_dereg_mr(int fd, __u32 mr)
+{
+	struct verbs cmd = {};
+
+	cmd.dereg_mr.mr_handle = mr;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DEREG_MR,
+			   sizeof(cmd.dereg_mr), 0);
+}
+
+int user_doorbell(int fd, __u32 qp)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_post_send_resp resp = {};
+
+	cmd.post_send.response = (uintptr_t)&resp;
+	cmd.post_send.qp_handle = qp;
+	cmd.post_send.wqe_size = sizeof(struct ib_uverbs_send_wr);
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POST_SEND,
+			   sizeof(cmd.post_send), sizeof(resp));
+}
+
+/* One Send of one entry, as a device whose queues are the kernel's takes it. */
+int user_post_send(int fd, __u32 qp, __u64 address, __u32 length, __u32 lkey)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_send_wr wr = {
+		.num_sge = 1,
+		.opcode = IB_UVERBS_WR_SEND,
+	};
+	struct ib_uverbs_sge sge = {
+		.addr = address,
+		.length = length,
+		.lkey = lkey,
+	};
+	struct ib_uverbs_post_send_resp resp = {};
+	size_t in = sizeof(cmd.post_send);
+
+	cmd.post_send.response = (uintptr_t)&resp;
+	cmd.post_send.qp_handle = qp;
+	cmd.post_send.wr_count = 1;
+	cmd.post_send.sge_count = 1;
+	cmd.post_send.wqe_size = sizeof(wr);
+	memcpy(cmd.octets + in, &wr, sizeof(wr));
+	in += sizeof(wr);
+	memcpy(cmd.octets + in, &sge, sizeof(sge));
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POST_SEND,
+			   in + sizeof(sge), sizeof(resp));
+}
+
+int user_post_recv(int fd, __u32 qp, __u64 address, __u32 length, __u32 lkey)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_recv_wr wr = { .num_sge = 1 };
+	struct ib_uverbs_sge sge = {
+		.addr = address,
+		.length = length,
+		.lkey = lkey,
+	};
+	struct ib_uverbs_post_recv_resp resp = {};
+	size_t in = sizeof(cmd.post_recv);
+
+	cmd.post_recv.response = (uintptr_t)&resp;
+	cmd.post_recv.qp_handle = qp;
+	cmd.post_recv.wr_count = 1;
+	cmd.post_recv.sge_count = 1;
+	cmd.post_recv.wqe_size = sizeof(wr);
+	memcpy(cmd.octets + in, &wr, sizeof(wr));
+	in += sizeof(wr);
+	memcpy(cmd.octets + in, &sge, sizeof(sge));
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POST_RECV,
+			   in + sizeof(sge), sizeof(resp));
+}
+
+int user_poll_cq(int fd, __u32 cq)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_poll_cq_resp core;
+		struct ib_uverbs_wc wc;
+	} resp = {};
+
+	cmd.poll_cq.response = (uintptr_t)&resp;
+	cmd.poll_cq.cq_handle = cq;
+	cmd.poll_cq.ne = 1;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POLL_CQ,
+			   sizeof(cmd.poll_cq), sizeof(resp));
+}
+
+int user_req_notify_cq(int fd, __u32 cq)
+{
+	struct verbs cmd = {};
+
+	cmd.req_notify_cq.cq_handle = cq;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+			   sizeof(cmd.req_notify_cq), 0);
+}
+
+/* A command of rdma_ucm. */
+struct ucm {
+	struct rdma_ucm_cmd_hdr hdr;
+	union {
+		struct rdma_ucm_create_id create_id;
+		struct rdma_ucm_destroy_id destroy_id;
+		struct rdma_ucm_bind bind;
+		struct rdma_ucm_listen listen;
+		struct rdma_ucm_resolve_addr resolve_addr;
+		struct rdma_ucm_resolve_route resolve_route;
+		struct rdma_ucm_connect connect;
+		struct rdma_ucm_accept accept;
+		struct rdma_ucm_disconnect disconnect;
+		struct rdma_ucm_get_event get_event;
+	};
+};
+
+static int ucm_write(int fd, struct ucm *cmd, __u32 command, size_t in,
+		     size_t out)
+{
+	ssize_t done;
+
+	cmd->hdr.cmd = command;
+	cmd->hdr.in = in;
+	cmd->hdr.out = out;
+	done = write(fd, cmd, sizeof(cmd->hdr) + in);
+	return done < 0 ? -errno : 0;
+}
+
+static int address(struct __kernel_sockaddr_storage *to, const char *ip,
+		   __u16 port)
+{
+	struct sockaddr_in in = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+	};
+
+	if (inet_pton(AF_INET, ip, &in.sin_addr) != 1)
+		return -EINVAL;
+	memcpy(to, &in, sizeof(in));
+	return 0;
+}
+
+int user_cm_create(int fd, __u32 *id)
+{
+	struct ucm cmd = {};
+	struct rdma_ucm_create_id_resp resp = {};
+	int ret;
+
+	/* The kernel keeps events of ids whose user has not named them. */
+	cmd.create_id.uid = 1;
+	cmd.create_id.response = (uintptr_t)&resp;
+	cmd.create_id.ps = RDMA_PS_TCP;
+	cmd.create_id.qp_type = IB_UVERBS_QPT_RC;
+	ret = ucm_write(fd, &cmd, RDMA_USER_CM_CMD_CREATE_ID,
+			sizeof(cmd.create_id), sizeof(resp));
+	*id = resp.id;
+	return ret;
+}
+
+int user_cm_destroy(int fd, __u32 id)
+{
+	struct ucm cmd = {};
+	struct rdma_ucm_destroy_id_resp resp = {};
+
+	cmd.destroy_id.response = (uintptr_t)&resp;
+	cmd.destroy_id.id = id;
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_DESTROY_ID,
+			 sizeof(cmd.destroy_id), sizeof(resp));
+}
+
+int user_cm_listen(int fd, __u32 id, const char *ip, __u16 port)
+{
+	struct ucm cmd = {};
+	int ret;
+
+	cmd.bind.id = id;
+	cmd.bind.addr_size = sizeof(struct sockaddr_in);
+	ret = address(&cmd.bind.addr, ip, port);
+	if (!ret)
+		ret = ucm_write(fd, &cmd, RDMA_USER_CM_CMD_BIND,
+				sizeof(cmd.bind), 0);
+	if (ret)
+		return ret;
+
+	memset(&cmd, 0, sizeof(cmd));
+	cmd.listen.id = id;
+	cmd.listen.backlog = 64;
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_LISTEN, sizeof(cmd.listen),
+			 0);
+}
+
+int user_cm_resolve_address(int fd, __u32 id, const char *ip, __u16 port)
+{
+	struct ucm cmd = {};
+	int ret;
+
+	cmd.resolve_addr.id = id;
+	cmd.resolve_addr.timeout_ms = 5000;
+	cmd.resolve_addr.dst_size = sizeof(struct sockaddr_in);
+	ret = address(&cmd.resolve_addr.dst_addr, ip, port);
+	if (ret)
+		return ret;
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_RESOLVE_ADDR,
+			 sizeof(cmd.resolve_addr), 0);
+}
+
+int user_cm_resolve_route(int fd, __u32 id)
+{
+	struct ucm cmd = {};
+
+	cmd.resolve_route.id = id;
+	cmd.resolve_route.timeout_ms = 5000;
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_RESOLVE_ROUTE,
+			 sizeof(cmd.resolve_route), 0);
+}
+
+static void parameters(struct rdma_ucm_conn_param *param, __u32 qp)
+{
+	param->qp_num = qp;
+	param->responder_resources = 4;
+	param->initiator_depth = 4;
+	param->valid = 1;
+}
+
+int user_cm_connect(int fd, __u32 id, __u32 qp)
+{
+	struct ucm cmd = {};
+
+	cmd.connect.id = id;
+	parameters(&cmd.connect.conn_param, qp);
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_CONNECT,
+			 sizeof(cmd.connect), 0);
+}
+
+int user_cm_accept(int fd, __u32 id, __u32 qp)
+{
+	struct ucm cmd = {};
+
+	cmd.accept.uid = 1;
+	cmd.accept.id = id;
+	parameters(&cmd.accept.conn_param, qp);
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_ACCEPT, sizeof(cmd.accept),
+			 0);
+}
+
+int user_cm_disconnect(int fd, __u32 id)
+{
+	struct ucm cmd = {};
+
+	cmd.disconnect.id = id;
+	return ucm_write(fd, &cmd, RDMA_USER_CM_CMD_DISCONNECT,
+			 sizeof(cmd.disconnect), 0);
+}
+
+/* What kernel.rs declares as RawEvent. */
+struct user_event {
+	__u32 id;
+	__u32 kind;
+	__s32 status;
+};
+
+int user_cm_event(int fd, int timeout_ms, struct user_event *out)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct ucm cmd = {};
+	struct rdma_ucm_event_resp resp = {};
+	int ret;
+
+	ret = poll(&pollfd, 1, timeout_ms);
+	if (ret <= 0)
+		return ret < 0 ? -errno : -ETIMEDOUT;
+	cmd.get_event.response = (uintptr_t)&resp;
+	ret = ucm_write(fd, &cmd, RDMA_USER_CM_CMD_GET_EVENT,
+			sizeof(cmd.get_event), sizeof(resp));
+	out->id = resp.id;
+	out->kind = resp.event;
+	out->status = resp.status;
+	return ret;
+}

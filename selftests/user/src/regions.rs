@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: what may not be written is not, and what is gone cannot be used.
+
+use std::fs;
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::case::cases;
+use crate::case::expect;
+use crate::case::refused;
+use crate::case::Outcome;
+use crate::connection::connect;
+use crate::connection::pair;
+use crate::connection::Device;
+use crate::connection::End;
+use crate::entry;
+use crate::entry::Sge;
+use crate::kernel::Memory;
+use crate::kernel::RawMr;
+use crate::kernel::EACCES;
+use crate::kernel::EFAULT;
+use crate::kernel::EINVAL;
+use crate::kernel::ENOMEM;
+use crate::kernel::EPERM;
+use crate::kernel::PAGE;
+use crate::kernel::READ;
+use crate::kernel::WRITE;
+use crate::rings::beside_others;
+use crate::verbs::Context;
+use crate::verbs::Qp;
+use crate::verbs::FLUSHED;
+use crate::verbs::LOCAL_WRITE;
+use crate::verbs::LOC_PROT;
+use crate::verbs::REMOTE_READ;
+use crate::verbs::REMOTE_WRITE;
+use crate::verbs::SUCCESS;
+
+cases![
+    receive_into_a_file_that_is_read_only,
+    read_into_a_file_that_is_read_only,
+    write_of_the_peer_into_a_file_that_is_read_only,
+    receive_into_the_page_of_zeros,
+    region_needs_the_rights_of_its_mapping,
+    region_of_another_context_is_no_source,
+    region_of_another_context_is_no_target,
+    region_that_is_gone_is_not_read,
+    file_is_cut_off_behind_a_region,
+    region_of_more_than_there_is,
+    region_of_the_own_ring,
+    payload_that_changes_while_it_is_sent,
+    memory_that_is_source_and_sink,
+];
+
+/// A file that root owns and everybody may read.
+const FILE: &str = "/etc/passwd";
+
+/// A mapping of that file, and what the file has.
+struct ReadOnly {
+    memory: Memory,
+    before: Vec<u8>,
+}
+
+impl ReadOnly {
+    fn new() -> Result<Self, String> {
+        let file = File::open(FILE).map_err(|error| error.to_string())?;
+        let memory =
+            Memory::of_file(&file, PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+        Ok(Self {
+            memory,
+            before: fs::read(FILE).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// Registers the mapping, without the right that the device may write there.
+    fn register(&self, context: &Context) -> Result<RawMr, String> {
+        context
+            .register(&self.memory, REMOTE_READ)
+            .map_err(|errno| format!("REG_MR of a file: errno {errno}"))
+    }
+
+    fn sge(&self, mr: RawMr) -> Sge {
+        Sge {
+            address: self.memory.address(),
+            length: 32,
+            lkey: mr.lkey,
+        }
+    }
+
+    fn is_unchanged(&self) -> Outcome {
+        let now = fs::read(FILE).map_err(|error| error.to_string())?;
+        expect("the file is unchanged", now == self.before)?;
+        let mapped = self.memory.octets(0, self.before.len().min(PAGE));
+        expect("the mapping is unchanged", self.before.starts_with(&mapped))
+    }
+}
+
+/// Waits for a completion that says that this end may not access the memory.
+fn fails_locally(end: &mut End, id: u64) -> Outcome {
+    let completion = end.qp.cq.wait()?;
+    match completion.status {
+        LOC_PROT if completion.id == id => Ok(()),
+        _ => Err(format!("request {id} completes as {completion:?}")),
+    }
+}
+
+/// The peer has sent something that was not accepted: its next request is flushed, sooner or later.
+fn is_closed(end: &mut End) -> Outcome {
+    for id in 1000..2000 {
+        end.qp.post(entry::inline(id, b"")).ok();
+        match end.qp.cq.wait_for(Duration::from_millis(500)) {
+            Some(completion) if completion.status == SUCCESS => {}
+            Some(_) => return Ok(()),
+            None => return end.ended(),
+        }
+    }
+    Err("the connection goes on".into())
+}
+
+// Shows T1.
+fn receive_into_a_file_that_is_read_only(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 16)?;
+    let file = ReadOnly::new()?;
+    let mr = file.register(&server.qp.context)?;
+    server.qp.post_receive(entry::receive(7, &[file.sge(mr)]));
+    client.qp.post(entry::inline(1, &[b'!'; 32]))?;
+    fails_locally(&mut server, 7)?;
+    is_closed(&mut client)?;
+    file.is_unchanged()
+}
+
+// Shows T1.
+fn read_into_a_file_that_is_read_only(device: &Device) -> Outcome {
+    let (mut client, server) = pair(device, 16)?;
+    let source = server.qp.context.buffer(PAGE, REMOTE_READ)?;
+    source.memory.fill(b'!');
+    let file = ReadOnly::new()?;
+    let mr = file.register(&client.qp.context)?;
+    let read = entry::rdma(
+        8,
+        entry::READ,
+        &[file.sge(mr)],
+        source.mr.rkey,
+        source.memory.address(),
+    );
+    client.qp.post(read)?;
+    fails_locally(&mut client, 8)?;
+    file.is_unchanged()
+}
+
+// Shows T1.
+fn write_of_the_peer_into_a_file_that_is_read_only(device: &Device) -> Outcome {
+    let (mut client, server) = pair(device, 16)?;
+    let file = ReadOnly::new()?;
+    let mr = file.register(&server.qp.context)?;
+    let source = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+    source.memory.fill(b'!');
+    let write = entry::rdma(
+        9,
+        entry::WRITE,
+        &[source.sge(0, 32)],
+        mr.rkey,
+        file.memory.address(),
+    );
+    client.qp.post(write)?;
+    is_closed(&mut client)?;
+    file.is_unchanged()
+}
+
+// Shows T1.
+fn receive_into_the_page_of_zeros(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 16)?;
+    let zeros = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+    expect("a new page is zero", zeros.octets(0, PAGE) == [0; PAGE])?;
+    let mr = server
+        .qp
+        .context
+        .register(&zeros, 0)
+        .map_err(|errno| format!("REG_MR: errno {errno}"))?;
+    let sge = Sge {
+        address: zeros.address(),
+        length: 32,
+        lkey: mr.lkey,
+    };
+    server.qp.post_receive(entry::receive(7, &[sge]));
+    client.qp.post(entry::inline(1, &[b'!'; 32]))?;
+    fails_locally(&mut server, 7)?;
+    let others = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+    expect(
+        "another new page is zero",
+        others.octets(0, PAGE) == [0; PAGE],
+    )?;
+    expect("this page is zero", zeros.octets(0, PAGE) == [0; PAGE])
+}
+
+// Shows T1, T20.
+fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let file = ReadOnly::new()?;
+    let denied = [EFAULT, EACCES, EPERM];
+    refused(
+        "a region that may be written",
+        context.register(&file.memory, LOCAL_WRITE),
+        &denied,
+    )?;
+    // Verbs: who allows the peer to write has to allow itself.
+    let remote = context.register(&file.memory, REMOTE_WRITE);
+    refused("a region that only the peer may write", remote, &[EINVAL])?;
+    let all = context.register(&file.memory, LOCAL_WRITE | REMOTE_WRITE);
+    refused("a region that both may write", all, &denied)?;
+    // The timer page of the kernel, and what is not mapped at all.
+    let reg = |at, len| context.uverbs.reg_mr(context.pd, at, len, 0);
+    refused(
+        "a region of no memory",
+        reg(PAGE as u64, PAGE as u64),
+        &denied,
+    )?;
+    refused(
+        "a region without octets",
+        reg(file.memory.address(), 0),
+        &[EINVAL],
+    )?;
+    let half = 1 << 63;
+    for kernel in [half, u64::MAX - 4095] {
+        let errnos = [EFAULT, EINVAL, ENOMEM];
+        refused("a region of the kernel", reg(kernel, PAGE as u64), &errnos)?;
+    }
+    refused(
+        "a region that wraps",
+        reg(file.memory.address(), u64::MAX),
+        &[EINVAL, ENOMEM, EFAULT],
+    )
+}
+
+// Shows T8.
+fn region_of_another_context_is_no_source(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 16)?;
+    let secret = Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE)?;
+    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    server.qp.receive_into(3, &room, 0, PAGE as u32);
+    client
+        .qp
+        .post(entry::request(1, entry::SEND, &[secret.sge(0, 32)]))?;
+    fails_locally(&mut client, 1)?;
+    let completion = server.qp.cq.wait()?;
+    expect("the peer receives nothing", completion.status == FLUSHED)
+}
+
+// Shows T8.
+fn region_of_another_context_is_no_target(device: &Device) -> Outcome {
+    let other =
+        Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
+    for opcode in [entry::WRITE, entry::READ] {
+        let (mut client, _server) = pair(device, 16)?;
+        let own = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+        own.memory.fill(b'!');
+        let key = other.mr.rkey;
+        client.qp.post(entry::rdma(
+            1,
+            opcode,
+            &[own.sge(0, 64)],
+            key,
+            other.memory.address(),
+        ))?;
+        is_closed(&mut client)?;
+        expect(
+            "nothing is read",
+            own.memory.octets(0, PAGE) == [b'!'; PAGE],
+        )?;
+    }
+    expect(
+        "nothing is written",
+        other.memory.octets(0, PAGE) == [0; PAGE],
+    )
+}
+
+// Shows T26.
+fn region_that_is_gone_is_not_read(device: &Device) -> Outcome {
+    let (mut client, server) = pair(device, 16)?;
+    let source = server.qp.context.buffer(PAGE, REMOTE_READ)?;
+    source.memory.fill(b'!');
+    let sink = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+    let read = |id| {
+        entry::rdma(
+            id,
+            entry::READ,
+            &[sink.sge(0, 64)],
+            source.mr.rkey,
+            source.memory.address(),
+        )
+    };
+    client.qp.post(read(1))?;
+    let completion = client.qp.cq.wait()?;
+    expect("it is read while it is there", completion.status == SUCCESS)?;
+    expect("it has octets", sink.memory.octets(0, 64) == [b'!'; 64])?;
+    sink.memory.fill(0);
+    server
+        .qp
+        .context
+        .uverbs
+        .dereg_mr(source.mr.handle)
+        .map_err(|errno| format!("DEREG_MR: errno {errno}"))?;
+    client.qp.post(read(2))?;
+    let completion = client.qp.cq.wait()?;
+    expect("it is not read afterwards", completion.status != SUCCESS)?;
+    expect("no octet came", sink.memory.octets(0, 64) == [0; 64])
+}
+
+// Shows T6.
+fn file_is_cut_off_behind_a_region(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 16)?;
+    let path = format!("/dev/shm/user-{}", std::process::id());
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).open(&path);
+    let mut file = file.map_err(|error| format!("{path}: {error}"))?;
+    fs::remove_file(&path).ok();
+    file.write_all(&[0; 4 * PAGE])
+        .map_err(|error| error.to_string())?;
+    let memory = Memory::of_file(&file, 4 * PAGE, READ | WRITE)
+        .map_err(|errno| format!("mmap: errno {errno}"))?;
+    let mr = server
+        .qp
+        .context
+        .register(&memory, LOCAL_WRITE)
+        .map_err(|errno| format!("REG_MR: errno {errno}"))?;
+    let sge = |page: usize| Sge {
+        address: memory.address() + (page * PAGE) as u64,
+        length: 64,
+        lkey: mr.lkey,
+    };
+    let lists = [0, 1, 2, 3].map(|page| entry::receive(page as u64, &[sge(page)]));
+    let receives = |end: &mut End, which: usize| end.qp.post_receive(lists[which]);
+    receives(&mut server, 0);
+    client.send(1, &[b'!'; 64])?;
+    expect("a page is received", server.qp.cq.wait()?.status == SUCCESS)?;
+    file.set_len(PAGE as u64)
+        .map_err(|error| error.to_string())?;
+    receives(&mut server, 1);
+    client.send(2, &[b'!'; 64])?;
+    expect(
+        "a page that the file lost is received",
+        server.qp.cq.wait()?.status == SUCCESS,
+    )?;
+    receives(&mut server, 2);
+    drop(memory);
+    client.send(3, &[b'!'; 64])?;
+    expect(
+        "a page that is not mapped is received",
+        server.qp.cq.wait()?.status == SUCCESS,
+    )?;
+    file.set_len(0).map_err(|error| error.to_string())?;
+    drop(file);
+    receives(&mut server, 3);
+    client.send(4, &[b'!'; 64])?;
+    expect(
+        "a page of no file is received",
+        server.qp.cq.wait()?.status == SUCCESS,
+    )
+}
+
+// Shows T28.
+fn region_of_more_than_there_is(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let reg = |at, len| context.uverbs.reg_mr(context.pd, at, len, LOCAL_WRITE);
+    let errnos = [ENOMEM, EFAULT, EINVAL];
+    for shift in [36, 40, 46, 47, 62] {
+        refused(
+            "a region of that size",
+            reg(PAGE as u64, 1 << shift),
+            &errnos,
+        )?;
+    }
+    // More than the process may lock.
+    let large = Memory::anonymous(64 << 20, READ | WRITE)
+        .map_err(|errno| format!("mmap: errno {errno}"))?;
+    refused(
+        "a region of more than RLIMIT_MEMLOCK",
+        reg(large.address(), 64 << 20),
+        &[ENOMEM],
+    )?;
+    context.buffer(PAGE, LOCAL_WRITE).map(|_| ())
+}
+
+// Shows T20.
+fn region_of_the_own_ring(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 16)?;
+    let context = server.qp.context.clone();
+    for ring in [
+        server.qp.receive.clone(),
+        server.qp.send.clone(),
+        server.qp.cq.ring.clone(),
+    ] {
+        let Ok(mr) = context.register(&ring, LOCAL_WRITE) else {
+            continue;
+        };
+        let sge = Sge {
+            address: ring.address(),
+            length: 64,
+            lkey: mr.lkey,
+        };
+        server.qp.post_receive(entry::receive(5, &[sge]));
+        client.qp.post(entry::inline(1, &[0xff; 64])).ok();
+        // What comes of it is this process's own affair.
+        server.qp.cq.wait_for(Duration::from_secs(1));
+        client.qp.cq.wait_for(Duration::from_secs(1));
+    }
+    drop((client, server));
+    works(device)
+}
+
+// Shows T7.
+fn payload_that_changes_while_it_is_sent(device: &Device) -> Outcome {
+    beside_others(device, |stop| {
+        let (mut client, mut server) = pair(device, 16)?;
+        let len = 64 * PAGE;
+        let source = client.qp.context.buffer(len, LOCAL_WRITE)?;
+        let sink = server.qp.context.buffer(len, LOCAL_WRITE | REMOTE_WRITE)?;
+        let mut id = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let done = AtomicBool::new(false);
+            let status = thread::scope(|scope| {
+                scope.spawn(|| {
+                    for octet in (0..=u8::MAX).cycle() {
+                        if done.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        source.memory.fill(octet);
+                    }
+                });
+                id += 1;
+                server
+                    .qp
+                    .post_receive(entry::receive(id, &[sink.sge(0, len as u32)]));
+                client.qp.put(entry::rdma(
+                    id,
+                    entry::WRITE,
+                    &[source.sge(0, len as u32)],
+                    sink.mr.rkey,
+                    sink.memory.address(),
+                ));
+                client.qp.put(entry::request(
+                    id,
+                    entry::SEND,
+                    &[source.sge(0, len as u32)],
+                ));
+                let status = client
+                    .qp
+                    .doorbell()
+                    .map_err(|errno| format!("the doorbell: errno {errno}"))
+                    .and_then(|()| {
+                        client.qp.cq.wait()?;
+                        client.qp.cq.wait()?;
+                        server.qp.cq.wait()
+                    });
+                done.store(true, Ordering::Relaxed);
+                status
+            })?;
+            // The check sum is that of what was sent.
+            expect("a message of any octets arrives", status.status == SUCCESS)?;
+        }
+        Ok(())
+    })
+}
+
+// Shows T19.
+fn memory_that_is_source_and_sink(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let both = Arc::new(context.buffer(16 * PAGE, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?);
+    let (mut client, mut server) = connect(device, Qp::new(&context, 16)?, Qp::new(&context, 16)?)?;
+    let len = 8 * PAGE as u32;
+    for (at, offset) in [(0, 0), (0, 64), (64, 0), (PAGE, 0), (0, PAGE)] {
+        let remote = both.memory.address() + offset as u64;
+        server.qp.receive_into(1, &both, offset, len);
+        for (id, opcode) in [(2, entry::WRITE), (3, entry::READ), (4, entry::SEND)] {
+            // An entry behind the other, on the same memory.
+            let half = [both.sge(at, len / 2), both.sge(at, len / 2)];
+            let list = if opcode == entry::READ {
+                &half[..1]
+            } else {
+                &half[..]
+            };
+            client
+                .qp
+                .post(entry::rdma(id, opcode, list, both.mr.rkey, remote))?;
+            let completion = client.qp.cq.wait()?;
+            expect(
+                "it is done",
+                (completion.id, completion.status) == (id, SUCCESS),
+            )?;
+        }
+        let completion = server.qp.cq.wait()?;
+        expect("it is received", completion.status == SUCCESS)?;
+    }
+    works(device)
+}
+
+/// Two new queue pairs can be connected, and what is sent arrives.
+pub fn works(device: &Device) -> Outcome {
+    let (mut client, mut server) = pair(device, 4)?;
+    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    server.qp.receive_into(1, &room, 0, 64);
+    client.send(2, b"hello")?;
+    let completion = server.qp.cq.wait()?;
+    expect(
+        "what is sent arrives",
+        (completion.id, completion.status, completion.length) == (1, SUCCESS, 5),
+    )?;
+    expect("as it was", room.memory.octets(0, 5) == b"hello")
+}
