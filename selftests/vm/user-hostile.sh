@@ -41,8 +41,42 @@ nothing_left() {
 	done
 }
 
-plan $((${#cases[@]} + 2))
+# The device goes while processes use it. They end, as what they wait for does.
+again() { rdma link add $device type "$type" netdev u0; }
+with_traffic() {
+	local round process
+	for round in {1..5}; do
+		DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" traffic >/dev/null 2>&1 &
+		process=$!
+		sleep "0.$((RANDOM % 10))"
+		timeout 20 "$@" || { echo "in round $round"; return 1; }
+		timeout "$limit" tail --pid=$process -f /dev/null || return
+		again || return
+	done
+}
+# A process has a context and rings of a device that is gone, and then of a module that is gone.
+outlives() {
+	local process tries=100
+	mkfifo /tmp/victim || return
+	DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" victim </tmp/victim >/tmp/victim.log 2>&1 &
+	process=$!
+	exec {input}>/tmp/victim
+	until grep -q . /tmp/victim.log; do ((--tries)) || return; sleep 0.1; done
+	timeout 20 rdma link del $device || return
+	[ "$type" = siw ] || timeout 20 rmmod iwarp || return
+	exec {input}>&-
+	timeout "$limit" tail --pid=$process -f /dev/null || return
+	[ "$type" = siw ] || modprobe iwarp user=1 || return
+	again
+}
+
+plan $((${#cases[@]} + 5))
 for case in "${cases[@]}"; do check "$case" hostile "$case"; done
 check "nothing of a process is left when it has ended" nothing_left
-check "the device goes" timeout 60 rdma link del $device
+# Shows T13.
+check "the device goes while processes use it, and comes back" with_traffic rdma link del $device
+# Shows T13.
+check "the module goes while a process has a context and rings" outlives
+check "nothing of a process is left then" nothing_left
+check "the device goes with its network device" eval "ip link del u0 && ! rdma link show | grep $device"
 finish

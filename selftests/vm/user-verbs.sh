@@ -7,54 +7,12 @@
 # ROUNDS= messages of each program, instead of 100, or 10,000 with LONG_FORMS=yes.
 
 . ./lib.sh
-need_pair
+. ./programs.sh
+need_user_verbs
 
 rounds=100
 ! long_form || rounds=10000
 rounds=${ROUNDS:-$rounds}
-limit=60
-[[ $KERNEL != *debug ]] || limit=240
-
-# The device with user verbs, on both machines: the module has them if it is told so when it is loaded.
-with_user_verbs="modprobe -a rdma_ucm ib_uverbs"
-if [[ $RDMA = iwarp-* ]]; then
-	with_user_verbs+=" && rdma link del $RDMA_DEVICE && rmmod iwarp && modprobe iwarp user=1 &&
-		rdma link add $RDMA_DEVICE type $RDMA netdev eth0"
-fi
-if ! eval "$with_user_verbs" || ! on_server "$with_user_verbs"; then cannot_run "the device has user verbs"; fi
-
-# What begins a program: as nobody in particular, who may lock as much memory as he likes.
-as_nobody="ulimit -l unlimited; exec timeout $limit setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --no-new-privs"
-
-# on MACHINE COMMAND: runs a shell command on `client`, which is this machine, or `server`.
-on() { if [ "$1" = server ]; then on_server "$2"; else bash -c "$2"; fi; }
-
-# What is a program's to do on a machine is in /tmp/NAME.log and, once it has ended, in /tmp/NAME.status.
-start() {
-	on "$1" "rm -f /tmp/$2.status
-		{ (${*:3}) >/tmp/$2.log 2>&1 & echo \$! >/tmp/$2.pid; wait \$!; echo \$? >/tmp/$2.status; } >/dev/null 2>&1 </dev/null 3>&- 4>&- &"
-}
-stop() { on "$1" "kill \$(cat /tmp/$2.pid)"; }
-ended() {
-	on "$1" "until [ -e /tmp/$2.status ]; do sleep 0.1; done; read -r status </tmp/$2.status
-		[ \$status -eq 0 ] || { echo 'on the $1:'; tail -n 20 /tmp/$2.log; exit \$status; }"
-}
-listens() {
-	on "$1" "for _ in {1..200}; do rdma resource show cm_id | grep -q 'LISTEN.*:$2 ' && exit; sleep 0.1; done
-		echo 'nobody listens on the $1:'; rdma resource show cm_id; exit 1"
-}
-
-# between MACHINE PORT SERVER CLIENT: runs one program on that machine and, once it listens on that port, the other program on the
-# other machine. Either has to succeed. A client that fails may leave a server that waits for ever.
-between() {
-	local other=client status=0
-	if [ "$1" = client ]; then other=server; fi
-	start "$1" program "$as_nobody $3"
-	listens "$1" "$2" && on "$other" "($as_nobody $4) 2>&1 | tail -n 20; exit \${PIPESTATUS[0]}" || status=$?
-	[ "$status" -eq 0 ] || stop "$1" program
-	ended "$1" program && return "$status"
-}
-
 # shellcheck disable=SC2153 # the VM sets them
 declare -A address=([server]=$SERVER_ADDR [client]=$CLIENT_ADDR)
 
@@ -94,20 +52,24 @@ has_owner() {
 	on_server "until [ -e /tmp/program.status ]; do sleep 0.1; done"
 }
 
-# Objects of a process, on either machine.
-processes_have() { for kind in qp cq mr pd cm_id ctx; do rdma resource show "$kind"; done | grep ' pid '; }
-nothing_left() {
-	local tries=100
-	while processes_have || on_server "$(declare -f processes_have); processes_have"; do
-		((--tries)) || return 1
-		sleep 0.1
-	done >/vm/left || { cat /vm/left; return 1; }
+# A process that is stopped makes its peer wait, and nobody else.
+waits_for_stopped() {
+	local client status=0
+	start server stopped "$as_nobody rping -s -a $SERVER_ADDR -p 7180 -C 3000 -S 4000 -V"
+	listens server 7180 || return
+	bash -c "$as_nobody rping -c -a $SERVER_ADDR -p 7180 -C 3000 -S 4000 -V" &
+	client=$!
+	sleep 0.3
+	on_server "pkill -STOP -x rping" && pings client 64 || status=$?
+	sleep 2
+	kill -0 $client && on_server "pkill -CONT -x rping" && wait $client || status=1
+	ended server stopped && return "$status"
 }
 
 # perftest PROGRAM [OPTION...]
 perftest() { between server 18515 "$1 -R -F -n $rounds ${*:2}" "$1 -R -F -n $rounds ${*:2} $SERVER_ADDR"; }
 
-plan 26
+plan 27
 check "ibv_devinfo: the transport is iWARP" shows 'transport:.*iWARP'
 check "ibv_devinfo: the port is active" shows 'state:.*PORT_ACTIVE'
 check "ibv_devinfo: it has a vendor, and a version" shows 'vendor_id:.*0x[0-9a-f]*[1-9a-f]'
@@ -120,6 +82,8 @@ check "eight clients of rping at once" many_ping
 check "rdma_client" between server 7471 "rdma_server -s $SERVER_ADDR" "rdma_client -s $SERVER_ADDR"
 check "ucmatose" between server 7471 "ucmatose -b $SERVER_ADDR -c 10 -C 10 -S 4096" "ucmatose -s $SERVER_ADDR -c 10 -C 10 -S 4096"
 check "cmtime, $rounds connections" between server 7471 "cmtime -b $SERVER_ADDR -c $rounds" "cmtime -s $SERVER_ADDR -c $rounds"
+# Shows T21.
+check "a process that is stopped makes only its peer wait" waits_for_stopped
 check "rdma resource show has the owner's name, and a killed process is missed" has_owner
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	check "$program" perftest "$program" -s 65536

@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What tests of user verbs share: programs on both machines of a pair, one of which listens. To be sourced after lib.sh.
+
+limit=60
+[[ $KERNEL != *debug ]] || limit=240
+
+# need_user_verbs: of a pair whose devices have user verbs. The module has them if it is told so when it is loaded.
+need_user_verbs() {
+	local load="modprobe -a rdma_ucm ib_uverbs"
+	need_pair
+	if [[ $RDMA = iwarp-* ]]; then
+		load+=" && rdma link del $RDMA_DEVICE && rmmod iwarp && modprobe iwarp user=1 && rdma link add $RDMA_DEVICE type $RDMA netdev eth0"
+	fi
+	if ! eval "$load" || ! on_server "$load"; then cannot_run "the devices have user verbs"; fi
+}
+
+# need_suites: puts the programs that selftests/suites/layer.sh unpacks over the roots of both machines.
+need_suites() {
+	local layer=/src/build/suites
+	local over="cp -a $layer/etc/. /etc && mount -t overlay -o lowerdir=$layer/usr:/usr suites /usr"
+	if [ ! -e $layer.from ] || ! eval "$over" || ! on_server "$over"; then cannot_run "selftests/suites/layer.sh has unpacked the programs"; fi
+}
+
+# What begins a program: as nobody in particular, who may lock as much memory as he likes.
+as_nobody="ulimit -l unlimited; exec timeout $limit setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --no-new-privs"
+
+# on MACHINE COMMAND: runs a shell command on `client`, which is this machine, or `server`.
+on() { if [ "$1" = server ]; then on_server "$2"; else bash -c "$2"; fi; }
+
+# What is a program's to do on a machine is in /tmp/NAME.log and, once it has ended, in /tmp/NAME.status.
+start() {
+	on "$1" "rm -f /tmp/$2.status
+		{ (${*:3}) >/tmp/$2.log 2>&1 & echo \$! >/tmp/$2.pid; wait \$!; echo \$? >/tmp/$2.status; } >/dev/null 2>&1 </dev/null 3>&- 4>&- &"
+}
+stop() { on "$1" "kill \$(cat /tmp/$2.pid)"; }
+ended() {
+	on "$1" "until [ -e /tmp/$2.status ]; do sleep 0.1; done; read -r status </tmp/$2.status
+		[ \$status -eq 0 ] || { echo 'on the $1:'; tail -n 20 /tmp/$2.log; exit \$status; }"
+}
+# listens MACHINE PORT: waits until a program there listens on that port, which a device for iWARP does by a socket. The connection
+# manager says that it listens a little before it does.
+listens() {
+	on "$1" "listening() {
+			ss -Hln --tcp --sctp 'sport = :$2' | grep . || { [ $RDMA = rxe ] && rdma resource show cm_id | grep 'LISTEN.*:$2 ' && sleep 1; }
+		}
+		for _ in {1..200}; do listening && exit; sleep 0.1; done
+		echo 'nobody listens on the $1:'; rdma resource show cm_id; exit 1"
+}
+
+# between MACHINE PORT SERVER CLIENT: runs one program on that machine and, once it listens on that port, the other program on the
+# other machine. Either has to succeed. A client that fails may leave a server that waits for ever.
+between() {
+	local other=client status=0
+	if [ "$1" = client ]; then other=server; fi
+	start "$1" program "$as_nobody $3"
+	listens "$1" "$2" && on "$other" "($as_nobody $4) 2>&1 | tail -n 20; exit \${PIPESTATUS[0]}" || status=$?
+	[ "$status" -eq 0 ] || stop "$1" program
+	ended "$1" program && return "$status"
+}
+
+# served PORT SERVER CLIENT: as `between server`, with a server that goes on until it is stopped.
+served() {
+	local status=0
+	start server program "$as_nobody $2"
+	listens server "$1" && on client "($as_nobody $3) 2>&1 | tail -n 30; exit \${PIPESTATUS[0]}" || status=$?
+	stop server program
+	[ "$status" -eq 0 ] || ended server program
+	return "$status"
+}
+
+# Objects of a process, on either machine.
+processes_have() { for kind in qp cq mr pd cm_id ctx; do rdma resource show "$kind"; done | grep ' pid '; }
+nothing_left() {
+	local tries=100
+	while processes_have || on_server "$(declare -f processes_have); processes_have"; do
+		((--tries)) || return 1
+		sleep 0.1
+	done >/vm/left || { cat /vm/left; return 1; }
+}
