@@ -58,10 +58,10 @@ pub(crate) struct Device<L: Llp> {
 
 impl<L: Llp> Driver for Device<L> {
     const LINK_TYPE: &'static CStr = L::LINK_TYPE;
-    const ID: u32 = L::ID;
     const LIMITS: Limits = Limits {
         max_pages: 1024,
-        max_sge: 32,
+        max_send_sge: 32,
+        max_receive_sge: 6,
         max_wr: 1 << 15,
         max_read_depth: MAX_READS as u32,
         max_cqe: 1 << 20,

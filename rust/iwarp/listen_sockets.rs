@@ -26,6 +26,7 @@ use core::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc,
     time::{
         Instant,
@@ -53,8 +54,8 @@ const POLL_MS: u32 = 1_000;
 pub(crate) trait ListenSocket: Send + Sync + Sized + Unpin {
     /// A connection that a peer began, without an owner of its events.
     type Accepted;
-    /// The `driver_id` of the devices.
-    const ID: u32;
+    /// The link type of the devices.
+    const LINK_TYPE: &'static CStr;
 
     /// Listens. Peers that come over other interfaces than `interface` are not for it. Sleeps.
     fn listen(
@@ -200,7 +201,7 @@ impl<S: ListenSocket> ListenSockets<S> {
         };
         add(&self.netdev)?;
         let vlans = self.netdev.vlans()?;
-        for vlan in vlans.iter().filter(|vlan| !vlan.has_device(S::ID)) {
+        for vlan in vlans.iter().filter(|vlan| !vlan.has_device(S::LINK_TYPE)) {
             add(vlan)?;
         }
         Ok((bind_addrs, !vlans.is_empty()))

@@ -79,8 +79,6 @@ pub(crate) fn request_params(enhanced: Option<Enhanced>, private_data: &[u8]) ->
 pub(crate) trait Llp: Send + Sync + Sized + 'static {
     /// The link type, for `rdma link add`.
     const LINK_TYPE: &'static CStr;
-    /// The `driver_id` of its devices, which user space does not know.
-    const ID: u32;
     /// The counters of its devices, with their names.
     const COUNTERS: &'static [(Count, &'static CStr)];
     /// The names of [`Self::COUNTERS`].

@@ -49,8 +49,6 @@ pub(crate) struct Sctp;
 
 impl Llp for Sctp {
     const LINK_TYPE: &'static CStr = c_str!("iwarp-sctp");
-    // "IWAS": both types may be on one network device.
-    const ID: u32 = 0x4957_4153;
     const COUNTERS: &'static [(Count, &'static CStr)] = &[
         (Count::Connected, c_str!("connected")),
         (Count::ConnectFailed, c_str!("connect_failed")),
@@ -103,7 +101,7 @@ impl Llp for Sctp {
 
 impl listen_sockets::ListenSocket for socket::sctp::Listener<EventTarget> {
     type Accepted = Accepted;
-    const ID: u32 = Sctp::ID;
+    const LINK_TYPE: &'static CStr = Sctp::LINK_TYPE;
 
     fn listen(
         net: &Net,

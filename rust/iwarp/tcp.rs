@@ -45,8 +45,6 @@ pub(crate) struct Tcp;
 
 impl Llp for Tcp {
     const LINK_TYPE: &'static CStr = c_str!("iwarp-tcp");
-    // "IWAR". User space must not take this for a device that one of its drivers can drive.
-    const ID: u32 = 0x4957_4152;
     const COUNTERS: &'static [(Count, &'static CStr)] = &[
         (Count::Connected, c_str!("connected")),
         (Count::ConnectFailed, c_str!("connect_failed")),
@@ -97,7 +95,7 @@ impl Llp for Tcp {
 
 impl listen_sockets::ListenSocket for socket::Listener<EventTarget> {
     type Accepted = socket::Accepted;
-    const ID: u32 = Tcp::ID;
+    const LINK_TYPE: &'static CStr = Tcp::LINK_TYPE;
 
     fn listen(
         net: &Net,

@@ -14,13 +14,15 @@ use crate::{
         Regions, //
     },
     errno,
-    netdev::{
-        has_rdma_device,
-        net_of, //
-    },
+    netdev::net_of,
     port,
     qp,
     region,
+    registry::{
+        self,
+        Place,
+        Reservation, //
+    },
     table::Table, //
 };
 use core::{
@@ -131,12 +133,17 @@ unsafe extern "C" fn dealloc<D: Driver>(device: *mut cbindings::ib_device) {
     D::remove(&data.driver);
 }
 
+/// The version of siw's interface with user space.
+const SIW_ABI_VERSION: u32 = 1;
+
 /// Returns the functions that the core calls.
 fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     let (size_ib_qp, size_ib_cq) = qp::sizes::<D::QueuePair>();
     cbindings::ib_device_ops {
         owner,
-        driver_id: D::ID,
+        // Debian's library for siw drives the device.
+        driver_id: cbindings::rdma_driver_id_RDMA_DRIVER_SIW,
+        uverbs_abi_ver: SIW_ABI_VERSION,
         alloc_hw_port_stats: Some(port::Operations::<D>::alloc_stats),
         alloc_mr: Some(region::Operations::<D>::alloc),
         alloc_pd: Some(port::Operations::<D>::alloc_pd),
@@ -177,7 +184,28 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     }
 }
 
-/// Creates a device on a network device, and registers it. Sleeps.
+/// Says whether there is a device of the kernel's own siw on a network device. Sleeps.
+///
+/// It would refuse ours, too.
+///
+/// # Safety
+///
+/// The network device is live.
+unsafe fn has_foreign_device(netdev: *mut cbindings::net_device) -> bool {
+    let id = cbindings::rdma_driver_id_RDMA_DRIVER_SIW;
+    // SAFETY: The caller promises that the network device is live.
+    let device = unsafe { cbindings::ib_device_get_by_netdev(netdev, id) };
+    let Some(device) = NonNull::new(device) else {
+        return false;
+    };
+    let is_own = registry::is_own(device);
+    // SAFETY: The reference was just taken, and is dropped once.
+    unsafe { cbindings::ib_device_put(device.as_ptr()) };
+    !is_own
+}
+
+/// Creates a device on a network device, and registers it. `EEXIST` if there is one of the same
+/// link type, or one of siw. Sleeps.
 ///
 /// # Safety
 ///
@@ -187,6 +215,11 @@ pub(crate) unsafe fn add<D: Driver>(
     netdev: *mut cbindings::net_device,
     owner: *mut module,
 ) -> Result {
+    let reservation = Reservation::new(Place::new(netdev, D::LINK_TYPE))?;
+    // SAFETY: The caller promises a live network device.
+    if unsafe { has_foreign_device(netdev) } {
+        return Err(EEXIST);
+    }
     // SAFETY: The caller promises a live network device.
     let (hw_addr, kind) = unsafe { (hw_addr_of(netdev), u32::from((*netdev).type_)) };
     if !matches!(
@@ -222,8 +255,10 @@ pub(crate) unsafe fn add<D: Driver>(
     // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it
     // is removed before that leaves the namespace.
     let device = unsafe { cbindings::_ib_alloc_device(size_of::<IbDevice<D>>(), net.as_raw()) };
-    let device = NonNull::new(device).ok_or(ENOMEM)?.as_ptr();
-    // SAFETY: This task owns the device until it is registered. From `ib_set_device_ops` on,
+    let found = NonNull::new(device).ok_or(ENOMEM)?;
+    let device = found.as_ptr();
+    // SAFETY: This task owns the device until it is registered, and then has a reference to its
+    // structure, which it gives up once. From `ib_set_device_ops` on,
     // freeing it calls `dealloc`, which finds the data. The name of the network device is as long
     // as the field.
     unsafe {
@@ -241,10 +276,17 @@ pub(crate) unsafe fn add<D: Driver>(
         (*device).name_assign_type = cbindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*device).iw_driver_flags = cbindings::iw_flags_IW_F_NO_PORT_MAP;
         cbindings::copy_ifname(device, netdev);
+        // The reference of the registry. Somebody may remove the device as soon as it is there.
+        let structure =
+            kernel::bindings::get_device((&raw mut (*device).__bindgen_anon_1.dev).cast());
         let registered = to_result(cbindings::ib_device_set_netdev(device, netdev, 1))
             .and_then(|()| to_result(cbindings::ib_register_device(device, name, null_mut())));
-        if registered.is_err() {
-            cbindings::ib_dealloc_device(device);
+        match registered {
+            Ok(()) => reservation.fill(found),
+            Err(_) => {
+                cbindings::ib_dealloc_device(device);
+                kernel::bindings::put_device(structure);
+            }
         }
         registered
     }
@@ -278,6 +320,7 @@ unsafe impl<D: Driver> Sync for RdmaLinkType<D> {}
 impl<D: Driver> RdmaLinkType<D> {
     /// Registers the type. There is one of a driver at a time. Sleeps.
     pub fn new(module: &'static ThisModule) -> Result<Self> {
+        registry::start();
         MODULE.store(module.as_ptr(), Ordering::Relaxed);
         let blocks = KBox::new(
             LinkBlocks {
@@ -316,15 +359,18 @@ impl<D: Driver> RdmaLinkType<D> {
 impl<D: Driver> Drop for RdmaLinkType<D> {
     fn drop(&mut self) {
         let blocks = self.blocks.as_ptr();
-        // SAFETY: By the type invariants both are registered. Without the type no device is
-        // created, without the notifier nobody but this task removes one, and then all existing
-        // ones are removed, whoever else was about to do so.
+        // SAFETY: By the type invariants both are registered.
         unsafe {
             cbindings::rdma_link_unregister(&raw mut (*blocks).ops);
             cbindings::unregister_netdevice_notifier(&raw mut (*blocks).notifier);
-            cbindings::ib_unregister_driver(D::ID);
-            drop(KBox::from_raw(blocks));
         }
+        // Without the type no device is created, without the notifier nobody but the core and this
+        // task removes one, and then all are removed, whoever else was about to do so.
+        while let Some(found) = registry::pop(D::LINK_TYPE) {
+            found.unregister();
+        }
+        // SAFETY: The pointer came from `into_raw`, and C has it no more.
+        drop(unsafe { KBox::from_raw(blocks) });
     }
 }
 
@@ -338,12 +384,6 @@ unsafe extern "C" fn newlink<D: Driver>(
     netdev: *mut cbindings::net_device,
 ) -> ffi::c_int {
     errno(|| {
-        for id in [cbindings::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
-            // SAFETY: The core holds a reference to the network device.
-            if unsafe { has_rdma_device(netdev, id) } {
-                return Err(EEXIST);
-            }
-        }
         // SAFETY: The core passes a name and a network device that stay during the call.
         unsafe { add::<D>(name, netdev, MODULE.load(Ordering::Relaxed)) }
     })
@@ -361,16 +401,9 @@ unsafe extern "C" fn netdev_event<D: Driver>(
 ) -> ffi::c_int {
     // CAST: A small number.
     if event == cbindings::netdev_cmd_NETDEV_UNREGISTER as ffi::c_ulong {
-        // SAFETY: Such a notifier gets a `struct netdev_notifier_info`, whose device is live.
-        unsafe {
-            let netdev = (*info.cast::<cbindings::netdev_notifier_info>()).dev;
-            let device = cbindings::ib_device_get_by_netdev(netdev, D::ID);
-            if !device.is_null() {
-                // The network device waits until this is done.
-                cbindings::ib_unregister_device_queued(device);
-                cbindings::ib_device_put(device);
-            }
-        }
+        // SAFETY: Such a notifier gets a `struct netdev_notifier_info`.
+        let netdev = unsafe { (*info.cast::<cbindings::netdev_notifier_info>()).dev };
+        registry::remove_later(Place::new(netdev, D::LINK_TYPE));
     }
     // CAST: A small number.
     cbindings::NOTIFY_OK as ffi::c_int

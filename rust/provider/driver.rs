@@ -98,8 +98,10 @@ pub trait QueuePair: Send + Sync + Sized + 'static {
 pub struct Limits {
     /// Pages of a region.
     pub max_pages: u32,
-    /// SGEs of a request.
-    pub max_sge: u32,
+    /// SGEs of a send request.
+    pub max_send_sge: u32,
+    /// SGEs of a receive request.
+    pub max_receive_sge: u32,
     /// Work requests of a work queue.
     pub max_wr: u32,
     /// Reads in either direction.
@@ -115,8 +117,6 @@ pub type Regions = Table<Arc<Region>>;
 pub trait Driver: Send + Sync + Sized + 'static {
     /// The link type, for `rdma link add`.
     const LINK_TYPE: &'static CStr;
-    /// The `driver_id`, which user space does not know.
-    const ID: u32;
     /// The limits of a device.
     const LIMITS: Limits;
     /// The names of its counters.

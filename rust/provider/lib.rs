@@ -39,6 +39,7 @@ mod port;
 mod qp;
 pub mod queue;
 pub mod region;
+mod registry;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 pub mod table;

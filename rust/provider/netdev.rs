@@ -6,6 +6,10 @@
 //! [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h),
 //! [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
 
+use crate::registry::{
+    self,
+    Place, //
+};
 use core::{
     mem::offset_of,
     net::{
@@ -21,6 +25,7 @@ use kernel::{
     error::to_result,
     ffi,
     prelude::*,
+    str::CStr,
     sync::rcu, //
 };
 
@@ -87,10 +92,9 @@ impl NetDevice {
         }
     }
 
-    /// Says whether there is an RDMA device of the driver `id` on it. May be called in any context.
-    pub fn has_device(&self, id: u32) -> bool {
-        // SAFETY: By the type invariants the reference keeps the device.
-        unsafe { has_rdma_device(self.0.as_ptr(), id) }
+    /// Says whether there is a device of a link type of this module on it. Sleeps.
+    pub fn has_device(&self, link_type: &'static CStr) -> bool {
+        registry::has(Place::new(self.0.as_ptr(), link_type))
     }
 
     /// Returns its namespace. `ENODEV` if that is going away.
@@ -229,23 +233,6 @@ unsafe extern "C" fn is_above(
             1
         }
     }
-}
-
-/// Says whether there is an RDMA device of the driver `id` on a network device. May be called in
-/// any context.
-///
-/// # Safety
-///
-/// The network device is live.
-pub(crate) unsafe fn has_rdma_device(netdev: *mut cbindings::net_device, id: u32) -> bool {
-    // SAFETY: The caller promises that the device is live.
-    let device = unsafe { cbindings::ib_device_get_by_netdev(netdev, id) };
-    if device.is_null() {
-        return false;
-    }
-    // SAFETY: The reference was just taken, and is dropped once.
-    unsafe { cbindings::ib_device_put(device) };
-    true
 }
 
 impl Drop for NetDevice {

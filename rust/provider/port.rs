@@ -17,11 +17,19 @@ use core::{
 use ext::errno::eopnotsupp;
 use kernel::{
     error::to_result,
-    ffi, //
+    ffi,
+    str::{
+        CStr,
+        CStrExt, //
+    }, //
 };
 
 /// A number for unlimited resources.
 const MANY: u32 = 1 << 20;
+
+/// The vendor: an identifier that is administered locally, as is siw's 0x626d74. It is another one,
+/// as what programs and people know of that device's faults is not true of this one.
+const VENDOR_ID: u32 = 0x0072_7769;
 
 /// The key of the default partition.
 const DEFAULT_KEY: u16 = 0xffff;
@@ -45,6 +53,10 @@ impl<D: Driver> Operations<D> {
             // SAFETY: The core passes room for the attributes, and a live device.
             let (attributes, guid) = unsafe { (&mut *attributes, (*device).node_guid) };
             attributes.sys_image_guid = guid;
+            attributes.vendor_id = VENDOR_ID;
+            attributes.vendor_part_id = 1;
+            // SAFETY: The core passes a live device, and the module that it names is loaded.
+            attributes.fw_ver = unsafe { version((*device).ops.owner) };
             // CAST: A set of flags.
             attributes.device_cap_flags =
                 cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
@@ -59,8 +71,8 @@ impl<D: Driver> Operations<D> {
             attributes.max_pd = number(MANY);
             attributes.max_qp = number(1 << 22);
             attributes.max_qp_wr = number(limits.max_wr);
-            attributes.max_send_sge = number(limits.max_sge);
-            attributes.max_recv_sge = number(limits.max_sge);
+            attributes.max_send_sge = number(limits.max_send_sge);
+            attributes.max_recv_sge = number(limits.max_receive_sge);
             attributes.max_sge_rd = number(1);
             attributes.max_cq = number(MANY);
             attributes.max_cqe = number(limits.max_cqe);
@@ -255,6 +267,32 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes valid `stats`.
         unsafe { (*stats).num_counters }
     }
+}
+
+/// Returns the version of a module as that of firmware: up to three numbers of 16 bits.
+///
+/// # Safety
+///
+/// The module is loaded.
+unsafe fn version(module: *const kernel::bindings::module) -> u64 {
+    // SAFETY: The caller promises a loaded module. Its version is a string, or null.
+    let text = unsafe {
+        match (*module).version.is_null() {
+            true => return 0,
+            false => CStr::from_char_ptr((*module).version),
+        }
+    };
+    let mut parts = text.to_bytes().split(|octet| *octet == b'.');
+    (0..3).fold(0, |version, _| {
+        let part = parts.next().unwrap_or_default();
+        let digits = part.iter().take_while(|octet| octet.is_ascii_digit());
+        let part = digits.fold(0_u16, |number, digit| {
+            number
+                .saturating_mul(10)
+                .saturating_add((digit - b'0').into())
+        });
+        version << 16 | u64::from(part)
+    })
 }
 
 /// Converts a limit to the type of the kernel, signed or not.

@@ -140,8 +140,8 @@ impl<D: Driver> Operations<D> {
         if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
             || !attributes.srq.is_null()
             || attributes.create_flags != 0
-            || cap.max_send_sge > D::LIMITS.max_sge
-            || cap.max_recv_sge > D::LIMITS.max_sge
+            || cap.max_send_sge > D::LIMITS.max_send_sge
+            || cap.max_recv_sge > D::LIMITS.max_receive_sge
             || cap.max_inline_data > 0
         {
             return Err(eopnotsupp());

@@ -145,13 +145,14 @@ def module_layer(modules):
 
 def added(options, module, rdma):
     """Returns the modules that a machine has besides the kernel's. Where the in-tree module is under test, our second one is there if
-    it was built; siw is there for the stock kernel, which lacks it, if a machine of the run needs it."""
+    it was built; siw is there for the stock kernel, which lacks it, if a machine of the run needs it or it was built."""
     if module == "installed":
         return []
     iwarp = options.built / "iwarp.ko"
     wanted = [options.built / "rpcrdma.ko"] if module == "rust" else []
     wanted += [iwarp] if module == "rust" or rdma.startswith("iwarp-") or iwarp.exists() else []
-    wanted += [SRC / "build/siw/siw.ko"] if rdma == "siw" and KERNEL.stock else []
+    siw = SRC / "build/siw/siw.ko"
+    wanted += [siw] if KERNEL.stock and (rdma == "siw" or siw.exists()) else []
     return wanted
 
 

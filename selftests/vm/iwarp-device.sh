@@ -114,7 +114,33 @@ module_goes() {
 iw_cm_stays() { [ ! -e /sys/module/iw_cm/refcnt ] || [ -e /sys/module/iw_cm/holders/iwarp ]; }
 module_returns() { modprobe iwarp && iw_cm_stays && add && delete; }
 
-plan 16
+# Devices of both link types, iw3 and iw4, on the network device e0; and one of the kernel's own siw, which has the same driver id.
+has() { rdma link show "$1/1" >/dev/null 2>&1; }
+add_tcp() { rdma link add iw3 type iwarp-tcp netdev e0; }
+add_sctp() { rdma link add iw4 type iwarp-sctp netdev e0; }
+add_siw() { rdma link add siw0 type siw netdev e1; }
+add_netdevs() { ip link add e0 type dummy && ip link set e0 up && ip link add e1 type dummy && ip link set e1 up; }
+# exists TYPE NETDEV: a device of that type is refused there, as there is one.
+exists() { rdma link add iw5 type "$1" netdev "$2" 2>&1 | tee /dev/stderr | grep -q "File exists" && ! has iw5; }
+each_goes() {
+	add_netdevs && add_tcp && add_sctp && exists iwarp-tcp e0 && exists iwarp-sctp e0 || return
+	timeout 60 rdma link del iw3 && has iw4 && add_tcp && timeout 60 rdma link del iw4 && has iw3 && add_sctp
+}
+both_go_with_netdev() { timeout 60 ip link del e0 && ! has iw3 && ! has iw4 && ip link del e1; }
+both_go_with_module() {
+	add_netdevs && add_tcp && add_sctp && timeout 60 rmmod iwarp && ! has iw3 && ! has iw4 && modprobe iwarp && add_tcp && add_sctp
+}
+siw_is_elsewhere() {
+	modprobe siw && exists siw e0 && add_siw && exists siw e1 && exists iwarp-tcp e1 && exists iwarp-sctp e1
+}
+# siw removes all devices of its driver id when it goes.
+siw_stays() { timeout 60 rmmod iwarp && has siw0 && modprobe iwarp && has siw0 && add_tcp && add_sctp; }
+siw_goes() { timeout 60 rmmod siw && ! has siw0 && ! has iw3 && ! has iw4 && add_tcp && add_sctp && has iw3 && has iw4; }
+siw_returns() { modprobe siw && add_siw && timeout 60 rmmod iwarp && timeout 60 rmmod siw && ip link del e0 && ip link del e1 && modprobe iwarp; }
+# beside_siw DESCRIPTION COMMAND: a check if there is a siw, which the stock kernel lacks (selftests/iwarp/siw.sh builds it).
+beside_siw() { if modinfo siw >/dev/null 2>&1; then check "$@"; else skip "$1" "there is no siw"; fi; }
+
+plan 23
 check "a device comes and goes $rounds times" comes_and_goes
 check "a server that has rxe listens on a device that is added" listens_beside_rxe
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
@@ -130,5 +156,12 @@ check "NFSv3 over the new device" carries 3 "" 10.9.0.1
 check "NFS over 127.0.0.1 and ::1, with a device on lo" over_loopback
 check "the module goes while the time of a peer runs" module_goes
 check "the module comes back, and iw_cm with it" module_returns
+check "of two devices on one network device, each goes alone" each_goes
+check "both go with their network device" both_go_with_netdev
+check "both go with the module" both_go_with_module
+beside_siw "a siw has devices on other network devices, and neither has one where the other has" siw_is_elsewhere
+beside_siw "the device of siw stays when the module goes" siw_stays
+beside_siw "siw goes, and devices can be added again" siw_goes
+beside_siw "siw returns, and both go in the other order" siw_returns
 check "the device goes with its network device" eval "add && netdev_goes"
 finish

@@ -25,6 +25,11 @@ struct net *rust_rdma_helper_get_net(struct net *net)
 	return get_net(net);
 }
 
+bool rust_rdma_helper_ib_device_try_get(struct ib_device *device)
+{
+	return ib_device_try_get(device);
+}
+
 void rust_rdma_helper_memalloc_nofs_restore(unsigned int flags)
 {
 	memalloc_nofs_restore(flags);

@@ -32,11 +32,6 @@ int rust_rdma_helper_ib_dereg_mr(struct ib_mr *mr)
 	return ib_dereg_mr(mr);
 }
 
-bool rust_rdma_helper_ib_device_try_get(struct ib_device *device)
-{
-	return ib_device_try_get(device);
-}
-
 int rust_rdma_helper_ib_dma_map_sg(struct ib_device *device,
 				   struct scatterlist *sg, int nents,
 				   enum dma_data_direction direction)
