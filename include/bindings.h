@@ -50,10 +50,12 @@
 #include <net/tcp.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cm.h>
+#include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
 #include <rdma/rdma_cm.h>
 #include <rdma/rdma_netlink.h>
+#include <rdma/uverbs_ioctl.h>
 
 #include "rpcrdma_trace.h"
 

@@ -25,6 +25,12 @@
 //! of a `Request`, and that of a `ClosingConn` inside that of a `Qp`; then the socket's lock; then
 //! that of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of these
 //! functions under a lock that its event handler takes.
+//!
+//! The locks of the queues between a consumer or a process and a `Qp` are innermost: nothing is
+//! called under them. Those under which completions and events are reported are taken with none of
+//! these held, and outside the locks of ib_uverbs. A process that posts holds locks of ib_uverbs,
+//! and takes none but that of a queue. The lock of the registry of devices is taken inside RTNL,
+//! and inside the mutex of a listener; nothing waits under it.
 
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
@@ -80,6 +86,7 @@ impl kernel::Module for Iwarp {
         ext::ktap::run(
             &[
                 provider::selftest::TESTS,
+                provider::selftest::USER_TESTS,
                 socket::selftest::TESTS,
                 tcp::selftest::TESTS,
             ],

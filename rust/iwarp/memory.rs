@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The registered memory that the peer of a queue pair may access.
+//!
+//! Memory that a process registered without the right to write may belong to files that it cannot
+//! write. Each copy says whether it writes, and the region refuses.
 
 use kernel::{
     prelude::*,
@@ -10,6 +13,7 @@ use provider::{
     borrowed::Piece,
     driver::Regions,
     region::{
+        self,
         AccessFlags,
         ProtectionDomain,
         Region,
@@ -57,28 +61,56 @@ impl RegisteredMemory<'_> {
             valid: registration.key == stag.key(),
             of_this_stream: region.pd() == self.pd,
             remote_read: access.remote_read && self.access.remote_read,
-            remote_write: access.remote_write && self.access.remote_write,
-            // A region that a peer may access is one that it may invalidate: it is a fast
-            // registration, and the consumer decides which queue pair uses it.
-            remote_invalidate: access.remote_read || access.remote_write,
+            remote_write: access.remote_write
+                && self.access.remote_write
+                && registration.local_write,
+            // A region that a peer may access is one that it may invalidate, if it is of a kind
+            // that may be.
+            remote_invalidate: registration.remote_invalidate
+                && (access.remote_read || access.remote_write),
+        }
+    }
+
+    /// Checks the sink of a Read that this end is about to send.
+    pub(crate) fn check_sink(&self, range: Range) -> Result<(), Denied> {
+        match range.length {
+            0 => Ok(()),
+            _ => self.check(range, Access::ReadSink),
         }
     }
 
     /// Calls `f` with each piece of a range that was checked. Fails if it was revoked in the
-    /// meantime. Sleeps.
-    pub(crate) fn copy(&self, range: Range, f: impl FnMut(Piece<'_>) -> Result) -> Result {
+    /// meantime, or may not be accessed like this. Sleeps.
+    pub(crate) fn copy(
+        &self,
+        range: Range,
+        access: region::Access,
+        f: impl FnMut(Piece<'_>) -> Result,
+    ) -> Result {
         let region = self.region(range.stag).ok_or(ENOENT)?;
         if region.pd() != self.pd {
             return Err(ENOENT);
         }
-        region.access(range.stag.key(), range.offset, range.length, f)
+        let Range {
+            stag,
+            offset,
+            length,
+        } = range;
+        region.access(stag.key(), offset, length, access, f)
     }
 
     /// Calls `f` with each piece of a run that a request of this end names. Fails if it is of a
-    /// region that is not registered. Sleeps.
-    pub(crate) fn pieces(&self, run: Run<'_>, mut f: impl FnMut(Piece<'_>) -> Result) -> Result {
+    /// region that is not registered for this access. Sleeps.
+    pub(crate) fn pieces(
+        &self,
+        run: Run<'_>,
+        access: region::Access,
+        mut f: impl FnMut(Piece<'_>) -> Result,
+    ) -> Result {
         match run {
             Run::Local(piece) => f(piece),
+            // These octets are no memory of the consumer.
+            Run::Inline(_) => Err(EINVAL),
             Run::Registered {
                 stag,
                 offset,
@@ -90,7 +122,7 @@ impl RegisteredMemory<'_> {
                     offset,
                     length,
                 };
-                self.copy(range, f)
+                self.copy(range, access, f)
             }
         }
     }
@@ -109,8 +141,14 @@ impl RegisteredMemory<'_> {
 
 impl Memory for RegisteredMemory<'_> {
     fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
-        let (_, view) = self.lookup(range.stag)?;
-        view.check(range.offset, range.length, want)
+        let region = self.region(range.stag).ok_or(Denied::Invalid)?;
+        let registration = region.registration().ok_or(Denied::Invalid)?;
+        let view = self.view(&region, &registration, range.stag);
+        view.check(range.offset, range.length, want)?;
+        match want {
+            Access::ReadSink if !registration.local_write => Err(Denied::Rights),
+            _ => Ok(()),
+        }
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {

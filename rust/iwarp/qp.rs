@@ -18,8 +18,10 @@
 //! ```
 //!
 //! `modify` goes forwards, also several steps, but to `Closing` from `Rts` only, and to `Error`
-//! from everywhere. A connection that one side has accepted takes its queue pair from `Rtr` to
-//! `Rts`; [`Qp::end`] takes it to `Error`.
+//! from everywhere. A queue pair of a process becomes `Rts` by a connection only, which may begin
+//! in `Init`: the library that connects does not go on before. It may close what is over. A
+//! connection that one side has accepted takes its queue pair from `Rtr` to `Rts`; [`Qp::end`]
+//! takes it to `Error`.
 //!
 //! The [`Phase`] is the part of a connection that there is:
 //!
@@ -86,7 +88,10 @@ use provider::{
         QueuePair, //
     },
     new_worker,
-    queue::Queues,
+    queue::{
+        QpEvent,
+        Queues, //
+    },
     region::{
         AccessFlags,
         ProtectionDomain, //
@@ -108,6 +113,13 @@ const ROUND_BUDGET: usize = 8;
 
 /// The interval of polling a connection that waits, even without an event, in milliseconds.
 const POLL_MS: u32 = 1_000;
+
+/// The time in milliseconds after which a queue pair of a process in error state looks for requests
+/// that nobody tells of, at first and at last.
+const LOOK_MS: [u32; 2] = [10, 1_000];
+
+/// The number of requests that each of these looks completes, as a process can go on for ever.
+const LOOK_LIMIT: usize = 256;
 
 /// The number of Terminates of peers that are logged, for each device.
 const MAX_LOG_LINES: u64 = 16;
@@ -171,6 +183,8 @@ pub(crate) struct Qp<L: Llp> {
     // The consumer has closed the connection, whatever state it wanted next.
     closed: AtomicBool,
     access: AtomicU32,
+    // The time until the next look for requests in error state.
+    look_ms: AtomicU32,
     #[pin]
     inner: Mutex<Inner<L>>,
     #[pin]
@@ -208,6 +222,7 @@ impl<L: Llp> Qp<L> {
                 state: AtomicU32::new(QpState::Reset as u32),
                 closed: AtomicBool::new(false),
                 access: AtomicU32::new(0),
+                look_ms: AtomicU32::new(LOOK_MS[0]),
                 inner <- new_mutex!(inner, "iwarp_qp"),
                 worker <- new_worker!(Self, queue),
             }),
@@ -227,7 +242,34 @@ impl<L: Llp> Qp<L> {
             .is_ok()
     }
 
+    /// Says whether it may be connected.
+    fn is_connectable(&self) -> bool {
+        match self.state() {
+            QpState::Rtr => true,
+            QpState::Init => self.queues.is_of_process(),
+            _ => false,
+        }
+    }
+
+    /// Takes note of a connection.
+    fn set_connected(&self) {
+        let from = |state| self.advance(state, QpState::Rts);
+        let connected = from(QpState::Rtr);
+        if !connected && self.queues.is_of_process() && !from(QpState::Init) {
+            // It may have gone from the one to the other meanwhile.
+            from(QpState::Rtr);
+        }
+    }
+
+    /// Returns the access that it grants to the peer. Libraries do not set what processes expect
+    /// on the side that connects, so there the rights of regions alone decide.
     fn access(&self) -> AccessFlags {
+        if self.queues.is_of_process() {
+            return AccessFlags {
+                remote_read: true,
+                remote_write: true,
+            };
+        }
         let access = self.access.load(Ordering::Relaxed);
         AccessFlags {
             remote_read: access & 1 != 0,
@@ -241,7 +283,7 @@ impl<L: Llp> Qp<L> {
         begin: impl FnOnce(Arc<EventTarget>) -> Result<KBox<Connecting<L>>>,
     ) -> Result {
         let mut inner = this.inner.lock();
-        if !matches!(inner.phase, Phase::Unbound) || this.state() != QpState::Rtr {
+        if !matches!(inner.phase, Phase::Unbound) || !this.is_connectable() {
             return Err(EINVAL);
         }
         let events = EventTarget::new()?;
@@ -269,14 +311,14 @@ impl<L: Llp> Qp<L> {
         begin: impl FnOnce(&Queues) -> Result<(KBox<Stream<L::Established>>, cm::Accepting<ConnId>)>,
     ) -> Result {
         let mut inner = this.inner.lock();
-        if !matches!(inner.phase, Phase::Unbound) || this.state() != QpState::Rtr {
+        if !matches!(inner.phase, Phase::Unbound) || !this.is_connectable() {
             return Err(EINVAL);
         }
         let (stream, token) = begin(&this.queues)?;
         events.set(this)?;
         inner.events = Some(events);
         // If the consumer has gone on to the error state, the worker ends it.
-        this.advance(QpState::Rtr, QpState::Rts);
+        this.set_connected();
         inner.phase = Phase::Established(stream, token.established());
         Worker::queue_work(this);
         Ok(())
@@ -307,7 +349,7 @@ impl<L: Llp> Qp<L> {
             return (Phase::Connecting(connecting), next);
         }
         // Consumers may send as soon as the event arrives.
-        this.advance(QpState::Rtr, QpState::Rts);
+        this.set_connected();
         match connecting.finish(&this.shared, &this.queues) {
             Some((stream, token)) => (Phase::Established(stream, token), Next::Step),
             None => (Phase::Over, Next::End(EndCause::Abortive)),
@@ -333,13 +375,18 @@ impl<L: Llp> Qp<L> {
         }
     }
 
-    /// Ends the connection: reports it to the consumer, and completes everything.
-    fn end(this: &Arc<Self>, inner: &mut Inner<L>, cause: EndCause) {
+    /// Ends the connection: reports it to the consumer, and completes everything. Says whether
+    /// there were requests that had not been taken.
+    fn end(this: &Arc<Self>, inner: &mut Inner<L>, cause: EndCause) -> bool {
         // A consumer that closes and drains its queues wants the error state right behind, and the
         // worker may not have run in between. Requests that completed until then are to arrive all
         // the same.
         let at_once = this.state() != QpState::Closing && !this.closed.load(Ordering::Relaxed);
         this.set_state(QpState::Error);
+        let limit = match inner.phase {
+            Phase::Over if this.queues.is_of_process() => LOOK_LIMIT,
+            _ => usize::MAX,
+        };
         match core::mem::replace(&mut inner.phase, Phase::Over) {
             Phase::Unbound | Phase::Over => {}
             Phase::Connecting(connecting) => {
@@ -350,9 +397,18 @@ impl<L: Llp> Qp<L> {
                 if let (Some(code), Some(id)) = (stream.terminated(), token.id()) {
                     Self::log(this, code, id);
                 }
+                if this.queues.is_of_process() {
+                    let event = match this.queues.has_overrun() {
+                        true => Some(QpEvent::Fatal),
+                        false => stream.event(),
+                    };
+                    if let Some(event) = event {
+                        this.queues.report(event);
+                    }
+                }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Everything that was posted so far completes before iw_cm learns of the end.
-                Self::flush(&this.queues);
+                Self::flush(&this.queues, usize::MAX);
                 let half_closed = match cause {
                     EndCause::Requested => open.close(at_once),
                     EndCause::Graceful => Some(open.half_close()),
@@ -367,10 +423,27 @@ impl<L: Llp> Qp<L> {
                 drop(token);
             }
         }
-        Self::flush(&this.queues);
+        let flushed = Self::flush(&this.queues, limit);
         if let Some(events) = inner.events.take() {
             events.clear();
         }
+        flushed
+    }
+
+    /// Looks later for requests that a process posts to a queue pair that has ended: of Receives
+    /// nobody tells. There are `more` if there were some just now.
+    fn look_later(this: &Arc<Self>, more: bool) {
+        if !this.queues.is_of_process() {
+            return;
+        }
+        let [first, last] = LOOK_MS;
+        let milliseconds = match more {
+            true => first,
+            false => this.look_ms.load(Ordering::Relaxed),
+        };
+        let next = milliseconds.saturating_mul(2).min(last);
+        this.look_ms.store(next, Ordering::Relaxed);
+        Worker::queue_work_after(this, milliseconds);
     }
 
     /// Logs the reason for which a peer ended a connection. Any number of peers can cause this as
@@ -383,14 +456,26 @@ impl<L: Llp> Qp<L> {
         pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
     }
 
-    /// Completes the posted requests that were not taken.
-    fn flush(queues: &Queues) {
-        while let Some(request) = queues.take_send_to_flush() {
+    /// Completes the posted requests that were not taken, at most `limit` of each queue, and no
+    /// more than there is room for at a time. Says whether there were some.
+    fn flush(queues: &Queues, limit: usize) -> bool {
+        let sizes = queues.queue_sizes();
+        let mut flushed = false;
+        for _ in 0..sizes.sends.min(limit) {
+            let Some(request) = queues.take_send_to_flush() else {
+                break;
+            };
             queues.complete_send(request, Status::Flushed);
+            flushed = true;
         }
-        while let Some(request) = queues.take_receive() {
+        for _ in 0..sizes.receives.min(limit) {
+            let Some(request) = queues.take_receive() else {
+                break;
+            };
             queues.complete_receive(request, Status::Flushed, 0, false, None);
+            flushed = true;
         }
+        flushed
     }
 }
 
@@ -408,7 +493,10 @@ impl<L: Llp> Work for Qp<L> {
                 Next::Wait(Some(milliseconds)) => {
                     return Worker::queue_work_after(&this, milliseconds);
                 }
-                Next::End(cause) => return Self::end(&this, &mut inner, cause),
+                Next::End(cause) => {
+                    let more = Self::end(&this, &mut inner, cause);
+                    return Self::look_later(&this, more);
+                }
             }
         }
         Worker::queue_work(&this);
@@ -430,8 +518,15 @@ impl<L: Llp> QueuePair for Qp<L> {
         };
         loop {
             let from = this.state();
+            let is_of_process = this.queues.is_of_process();
+            let is_over = matches!(from, QpState::Closing | QpState::Error);
+            if is_of_process && to == QpState::Closing && is_over {
+                // The peer was faster, or it closes twice.
+                return Ok(());
+            }
             let allowed = match to {
                 QpState::Error => true,
+                QpState::Rts if is_of_process => from == QpState::Rts,
                 QpState::Closing => from == QpState::Rts,
                 QpState::Reset => from == QpState::Reset,
                 // Forwards, or the same state.

@@ -72,7 +72,10 @@ use kernel::{
     prelude::*, //
 };
 use provider::{
-    queue::Queues,
+    queue::{
+        QpEvent,
+        Queues, //
+    },
     wr::{
         Operation,
         ReceiveRequest,
@@ -83,9 +86,11 @@ use provider::{
 use rdmap::{
     enhanced::ReadLimits,
     fault::{
+        Cause,
         Code,
         Fault,
-        LlpError, //
+        LlpError,
+        Violation, //
     },
     header::ReadRequest,
     order::Order,
@@ -149,9 +154,9 @@ impl<O: EstablishedConn> Stream<O> {
         queues: &Queues,
         memory: &RegisteredMemory<'_>,
     ) -> StreamProgress {
-        self.take_sends(queues);
+        self.take_sends(queues, memory);
         let received = self.receive(shared, queues, memory);
-        self.take_sends(queues);
+        self.take_sends(queues, memory);
         let may_send = match received {
             // A fault is reported, and pending responses are sent, also to a peer that sends
             // nothing more itself.
@@ -179,6 +184,8 @@ impl<O: EstablishedConn> Stream<O> {
                 StreamProgress::Over { graceful }
             }
             (Ok(Received::More), _) | (_, Ok(true)) => StreamProgress::More,
+            // A completion has freed a request, and nobody tells of one that was posted before.
+            _ if self.tx.fault().is_none() && queues.has_send() => StreamProgress::More,
             (Ok(Received::Idle | Received::Over { .. }), Ok(false)) => StreamProgress::Idle,
         }
     }
@@ -226,6 +233,18 @@ impl<O: EstablishedConn> Stream<O> {
         self.send(shared, memory).is_ok() && self.tx.is_over()
     }
 
+    /// Returns the event that a process gets of the end of the stream, if that is an error of
+    /// either side. It has one of the peer's Terminate already.
+    pub(crate) fn event(&self) -> Option<QpEvent> {
+        Some(match self.tx.fault()?.cause {
+            Cause::Local | Cause::Llp(_) => QpEvent::Fatal,
+            Cause::Peer(Violation::Tagged(_) | Violation::Source(_) | Violation::Invalidate(_)) => {
+                QpEvent::AccessError
+            }
+            Cause::Peer(_) => QpEvent::RequestError,
+        })
+    }
+
     /// Says whether the peer exceeded a time limit.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.conn.has_timed_out()
@@ -258,8 +277,18 @@ impl<O: EstablishedConn> Stream<O> {
     }
 
     /// Passes posted requests to the engine.
-    fn take_sends(&mut self, queues: &Queues) {
-        while let Some(request) = queues.take_send() {
+    fn take_sends(&mut self, queues: &Queues, memory: &RegisteredMemory<'_>) {
+        for _ in 0..queues.queue_sizes().sends {
+            // A process can post for ever: what is left is flushed.
+            if queues.is_of_process() && self.tx.fault().is_some() {
+                return;
+            }
+            let Some(mut request) = queues.take_send() else {
+                return;
+            };
+            if queues.is_of_process() {
+                refuse_sink(&mut request, memory);
+            }
             let fence = request.fence;
             let mut post = |operation| self.tx.post(tx::Request { operation, fence });
             // A Read with an ORD of zero fails in its turn, as a local operation that cannot be
@@ -323,7 +352,31 @@ fn operation(request: &SendRequest) -> tx::Operation {
             source_stag: Stag(*stag),
             source_offset: *offset,
         }),
-        Operation::Register { .. } | Operation::Invalidate(_) => tx::Operation::Local,
+        Operation::Register { .. } | Operation::Invalidate(_) | Operation::Refused(_) => {
+            tx::Operation::Local
+        }
+    }
+}
+
+/// Refuses a Read of a process that names memory that may not be written. That of a consumer in the
+/// kernel may be registered by a request ahead of it.
+fn refuse_sink(request: &mut SendRequest, memory: &RegisteredMemory<'_>) {
+    let Operation::Read {
+        sink_stag,
+        sink_offset,
+        length,
+        ..
+    } = request.operation
+    else {
+        return;
+    };
+    let sink = Range {
+        stag: Stag(sink_stag),
+        offset: sink_offset,
+        length,
+    };
+    if memory.check_sink(sink).is_err() {
+        request.operation = Operation::Refused(Status::Failed);
     }
 }
 
@@ -344,6 +397,8 @@ pub(crate) enum StreamProgress {
 /// Requests by consecutive numbers, never more at a time than slots.
 struct Requests<R> {
     slots: KVVec<Option<KBox<R>>>,
+    // The number behind the last one that was removed.
+    oldest: u64,
 }
 
 impl<R> Requests<R> {
@@ -353,7 +408,7 @@ impl<R> Requests<R> {
         for _ in 0..capacity {
             slots.push(None, GFP_KERNEL)?;
         }
-        Ok(Self { slots })
+        Ok(Self { slots, oldest: 0 })
     }
 
     fn slot(&mut self, number: u64) -> Option<&mut Option<KBox<R>>> {
@@ -377,7 +432,14 @@ impl<R> Requests<R> {
 
     /// Removes the request with this number.
     fn take(&mut self, number: u64) -> Option<KBox<R>> {
-        self.slot(number)?.take()
+        let request = self.slot(number)?.take();
+        self.oldest = number.saturating_add(1);
+        request
+    }
+
+    /// Removes the request behind the last one that was removed.
+    fn take_oldest(&mut self) -> Option<KBox<R>> {
+        self.take(self.oldest)
     }
 
     /// Removes any one request.

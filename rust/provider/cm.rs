@@ -12,8 +12,8 @@
 //! is the number that the driver assigned.
 //!
 //! A queue pair is named by its number. For an id that has none, rdma_cm takes the number from user
-//! space, where everybody may open its device and read the numbers of all queue pairs. Those here
-//! belong to consumers in the kernel, so only the consumer that created one may connect it.
+//! space, where everybody may open its device and read the numbers of all queue pairs. So only the
+//! consumer in the kernel, or the process, that created a queue pair may connect it.
 
 use crate::{
     device,

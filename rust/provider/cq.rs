@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues: a ring of completions, and notification of the consumer.
+//! Completion queues: a ring of completions, and notification of the consumer or the process.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{
     errno,
-    fifo::wrapped, //
+    fifo::wrapped,
+    user::{
+        mapping::Mapping,
+        rings::{
+            self,
+            CompletionRing, //
+        },
+        Call, //
+    },
+    wr::Status, //
 };
 use core::{
     mem::MaybeUninit,
     ptr::NonNull, //
 };
 use ext::{
+    errno::eopnotsupp,
     lock::IrqLock,
     new_irq_lock, //
 };
@@ -26,6 +36,16 @@ use kernel::{
         Mutex, //
     }, //
 };
+use uabi::{
+    response::{
+        completion_queue,
+        MappedRing, //
+    },
+    ring::{
+        Queue,
+        Slots, //
+    }, //
+};
 
 /// A completion queue entry.
 #[derive(Clone, Copy)]
@@ -33,10 +53,32 @@ pub(crate) struct Cqe {
     pub(crate) id: u64,
     // The queue pair, as `ib_wc` names it.
     pub(crate) qp: usize,
-    pub(crate) status: cbindings::ib_wc_status,
+    // Its number, as a process knows it.
+    pub(crate) qp_number: u32,
+    pub(crate) status: Status,
     pub(crate) opcode: cbindings::ib_wc_opcode,
     pub(crate) length: u32,
     pub(crate) invalidated: Option<u32>,
+}
+
+impl Cqe {
+    /// Returns the completion as a process sees it.
+    fn of_process(&self) -> uabi::cqe::Cqe {
+        use uabi::cqe::Opcode;
+        uabi::cqe::Cqe {
+            id: self.id,
+            opcode: match self.opcode {
+                cbindings::ib_wc_opcode_IB_WC_RDMA_WRITE => Opcode::Write,
+                cbindings::ib_wc_opcode_IB_WC_RDMA_READ => Opcode::Read,
+                cbindings::ib_wc_opcode_IB_WC_RECV => Opcode::Receive,
+                _ => Opcode::Send,
+            },
+            status: self.status.of_process(),
+            length: self.length,
+            invalidated: self.invalidated,
+            qp: self.qp_number,
+        }
+    }
 }
 
 /// The completions that the consumer is notified of.
@@ -55,8 +97,6 @@ struct CqRing {
     first: usize,
     len: usize,
     armed: Armed,
-    // The number of completions that were lost.
-    overruns: u64,
 }
 
 impl CqRing {
@@ -125,11 +165,60 @@ impl CqRing {
     }
 }
 
+/// The entries of a completion queue.
+enum Entries {
+    /// Those of a consumer in the kernel.
+    Private(CqRing),
+    /// Those of a process.
+    Mapped(CompletionRing),
+}
+
+struct State {
+    entries: Entries,
+    // The number of completions that were lost.
+    overruns: u64,
+}
+
+impl State {
+    /// Adds a completion. Returns false if there is no room. Says whether to notify.
+    fn push(&mut self, entry: Cqe, solicited: bool) -> (bool, bool) {
+        let ring = match &mut self.entries {
+            Entries::Private(ring) => ring,
+            Entries::Mapped(ring) => {
+                let completion = entry.of_process();
+                let pushed = ring.push(&completion);
+                return (pushed, pushed && ring.is_due(&completion, solicited));
+            }
+        };
+        let failed = entry.status != Status::Success;
+        let pushed = ring.push(entry);
+        let notify = match ring.armed {
+            Armed::NextCompletion => true,
+            Armed::Solicited => solicited || failed,
+            Armed::No => false,
+        };
+        if notify {
+            ring.armed = Armed::No;
+        }
+        (pushed, notify)
+    }
+
+    /// Returns the entries of a consumer in the kernel.
+    fn private(&mut self) -> Option<&mut CqRing> {
+        match &mut self.entries {
+            Entries::Private(ring) => Some(ring),
+            Entries::Mapped(_) => None,
+        }
+    }
+}
+
 /// A completion queue.
 #[pin_data]
 pub(crate) struct CompletionQueue {
     #[pin]
-    ring: IrqLock<CqRing>,
+    state: IrqLock<State>,
+    // A process posts more than it has room for whenever it likes, so the log does not have it.
+    logs_overrun: bool,
     // INVARIANT: A completion queue that is not destroyed. The lock is held during a notification,
     // so that it stays.
     #[pin]
@@ -151,11 +240,28 @@ impl CompletionQueue {
             first: 0,
             len: 0,
             armed: Armed::No,
+        };
+        Self::with_entries(cq, Entries::Private(ring))
+    }
+
+    /// Creates a queue of a process.
+    pub(crate) fn of_process(
+        cq: NonNull<cbindings::ib_cq>,
+        ring: CompletionRing,
+    ) -> Result<Arc<Self>> {
+        Self::with_entries(cq, Entries::Mapped(ring))
+    }
+
+    fn with_entries(cq: NonNull<cbindings::ib_cq>, entries: Entries) -> Result<Arc<Self>> {
+        let logs_overrun = matches!(entries, Entries::Private(_));
+        let state = State {
+            entries,
             overruns: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
-                ring <- new_irq_lock!(ring),
+                state <- new_irq_lock!(state),
+                logs_overrun,
                 ib_cq <- new_irq_lock!(Some(cq)),
                 reserved <- new_mutex!(0, "iwarp_cq"),
             }),
@@ -166,31 +272,24 @@ impl CompletionQueue {
     /// Adds a completion, and notifies the consumer if the queue is armed. May be called in any
     /// context.
     ///
-    /// If the queue is full the completion is lost, which is logged, and the consumer gets an
-    /// event. That takes a consumer that posts more without polling. The driver ends the queue
-    /// pairs on the queue then; nothing else changes, so a queue that is too short harms only its
-    /// own consumer (RFC 5040, section 8.1.1).
+    /// If the queue is full the completion is lost, which is logged for a consumer in the kernel,
+    /// and the consumer gets an event. That takes one that posts more without polling. The driver
+    /// ends the queue pairs on the queue then; nothing else changes, so a queue that is too short
+    /// harms only its own consumer (RFC 5040, section 8.1.1).
     // Argues for P8.1.1-10.
     pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
-        let failed = entry.status != cbindings::ib_wc_status_IB_WC_SUCCESS;
-        let (notify, first_overrun) = self.ring.with(|ring| {
-            let mut first = false;
-            if !ring.push(entry) {
-                first = ring.overruns == 0;
-                ring.overruns = ring.overruns.saturating_add(1);
-            }
-            let notify = match ring.armed {
-                Armed::NextCompletion => true,
-                Armed::Solicited => solicited || failed,
-                Armed::No => false,
-            };
-            if notify {
-                ring.armed = Armed::No;
-            }
+        let (notify, first_overrun) = self.state.with(|state| {
+            let (pushed, notify) = state.push(entry, solicited);
+            let first = !pushed && state.overruns == 0;
+            state.overruns = state.overruns.saturating_add(u64::from(!pushed));
             (notify, first)
         });
         if first_overrun {
-            pr_err!("a completion queue is too short for what was posted: completions are lost\n");
+            if self.logs_overrun {
+                pr_err!(
+                    "a completion queue is too short for what was posted: completions are lost\n"
+                );
+            }
             self.ib_cq.with(|cq| {
                 let Some(cq) = *cq else { return };
                 // SAFETY: By the invariant of `ib_cq`, whose lock is held, the queue is not
@@ -230,14 +329,18 @@ impl CompletionQueue {
 
     /// Reserves room for the requests of a queue pair, all of which may complete at once: when a
     /// connection ends. A consumer that shares a completion queue among many expects fewer
-    /// (nvmet-rdma). Sleeps.
+    /// (nvmet-rdma). A process has the room that it asked for. Sleeps.
     pub(crate) fn reserve(&self, requests: usize) -> Result {
         let mut reserved = self.reserved.lock();
         let all = reserved.checked_add(requests).ok_or(EINVAL)?;
-        if all > self.ring.with(|ring| ring.entries.len()) {
+        let room = |state: &mut State| state.private().map(|ring| ring.entries.len());
+        if self.state.with(room).is_some_and(|room| all > room) {
             let entries = CqRing::slots(all)?;
             // The previous slots are freed without the lock.
-            drop(self.ring.with(|ring| ring.grow(entries)));
+            drop(
+                self.state
+                    .with(|state| state.private().map(|ring| ring.grow(entries))),
+            );
         }
         *reserved = all;
         Ok(())
@@ -251,17 +354,21 @@ impl CompletionQueue {
 
     /// Returns the number of completions that were lost so far. May be called in any context.
     pub(crate) fn overruns(&self) -> u64 {
-        self.ring.with(|ring| ring.overruns)
+        self.state.with(|state| state.overruns)
     }
 
     /// Removes the oldest completion. May be called in any context.
     pub(crate) fn pop(&self) -> Option<Cqe> {
-        self.ring.with(CqRing::pop)
+        self.state.with(|state| state.private()?.pop())
     }
 
-    /// Removes the completions of a queue pair that is destroyed.
+    /// Removes the completions of a queue pair that is destroyed. A process does that itself.
     pub(crate) fn purge(&self, qp: usize) {
-        self.ring.with(|ring| ring.purge(qp));
+        self.state.with(|state| {
+            if let Some(ring) = state.private() {
+                ring.purge(qp);
+            }
+        });
     }
 
     /// Ends the notifications: the consumer has no queue any more.
@@ -286,6 +393,7 @@ impl CompletionQueue {
 pub(crate) struct IbCq {
     ib: cbindings::ib_cq,
     queue: MaybeUninit<Arc<CompletionQueue>>,
+    mapping: MaybeUninit<Option<Mapping>>,
 }
 
 /// `create_cq` of `struct ib_device_ops`.
@@ -296,17 +404,40 @@ pub(crate) struct IbCq {
 pub(crate) unsafe extern "C" fn create(
     cq: *mut cbindings::ib_cq,
     attributes: *const cbindings::ib_cq_init_attr,
-    _: *mut cbindings::uverbs_attr_bundle,
+    call: *mut cbindings::uverbs_attr_bundle,
 ) -> ffi::c_int {
     errno(|| {
         // SAFETY: The core passes valid attributes.
-        let wanted = unsafe { (*attributes).cqe };
-        let queue = NonNull::new(cq).ok_or(EINVAL)?;
-        let queue = CompletionQueue::new(queue, usize::try_from(wanted.max(1))?)?;
+        let (wanted, flags) = unsafe { ((*attributes).cqe, (*attributes).flags) };
+        let found = NonNull::new(cq).ok_or(EINVAL)?;
+        // SAFETY: The core passes the attributes of a call of a process, or null.
+        let (queue, size, mapping) = match unsafe { Call::of(call) } {
+            None => {
+                let queue = CompletionQueue::new(found, usize::try_from(wanted.max(1))?)?;
+                (queue, wanted, None)
+            }
+            Some(_) if flags != 0 => return Err(eopnotsupp()),
+            Some(call) => {
+                let slots = Slots::for_entries(wanted, Slots::MAX).ok_or(EINVAL)?;
+                let memory = rings::memory(Queue::Completion, slots)?;
+                let ring = CompletionRing::new(memory.clone(), slots);
+                let queue = CompletionQueue::of_process(found, ring)?;
+                // SAFETY: `destroy` drops it, and so do the errors here. The core destroys the
+                // queue before the context.
+                let mapping = unsafe { Mapping::new(call, memory)? };
+                let mapped = MappedRing {
+                    slots,
+                    offset: mapping.offset()?,
+                };
+                call.respond(&completion_queue(0, mapped))?;
+                (queue, slots.count(), Some(mapping))
+            }
+        };
         // SAFETY: The core passes zeroed memory of the size of an `IbCq`, which nobody uses yet.
         unsafe {
-            (*cq).cqe = i32::try_from(wanted)?;
+            (*cq).cqe = i32::try_from(size)?;
             (*cq.cast::<IbCq>()).queue.write(queue);
+            (*cq.cast::<IbCq>()).mapping.write(mapping);
         }
         Ok(())
     })
@@ -322,7 +453,14 @@ pub(crate) unsafe extern "C" fn destroy(
     _: *mut cbindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The core destroys a queue that it created, once.
-    let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_read() };
+    let (queue, mapping) = unsafe {
+        let cq = cq.cast::<IbCq>();
+        (
+            (*cq).queue.assume_init_read(),
+            (*cq).mapping.assume_init_read(),
+        )
+    };
+    drop(mapping);
     // Other holders of the queue do not notify any more.
     queue.detach();
     0
@@ -346,7 +484,7 @@ pub(crate) unsafe extern "C" fn poll(
             break;
         };
         let mut out = cbindings::ib_wc {
-            status: entry.status,
+            status: entry.status.code(),
             opcode: entry.opcode,
             byte_len: entry.length,
             qp: core::ptr::with_exposed_provenance_mut(entry.qp),
@@ -382,7 +520,10 @@ pub(crate) unsafe extern "C" fn arm(
         _ => Armed::NextCompletion,
     };
     let missed = flags & cbindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
-    queue.ring.with(|ring| {
+    queue.state.with(|state| {
+        let Some(ring) = state.private() else {
+            return EINVAL.to_errno();
+        };
         if ring.armed != Armed::NextCompletion {
             ring.armed = wanted;
         }

@@ -23,7 +23,8 @@ use crate::{
         Place,
         Reservation, //
     },
-    table::Table, //
+    table::Table,
+    user, //
 };
 use core::{
     marker::PhantomData,
@@ -139,7 +140,7 @@ const SIW_ABI_VERSION: u32 = 1;
 /// Returns the functions that the core calls.
 fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     let (size_ib_qp, size_ib_cq) = qp::sizes::<D::QueuePair>();
-    cbindings::ib_device_ops {
+    let mut operations = cbindings::ib_device_ops {
         owner,
         // Debian's library for siw drives the device.
         driver_id: cbindings::rdma_driver_id_RDMA_DRIVER_SIW,
@@ -175,13 +176,22 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         query_pkey: Some(port::Operations::<D>::key),
         query_port: Some(port::Operations::<D>::query_port),
         query_qp: Some(qp::Operations::<D>::query),
-        reg_user_mr: Some(port::Operations::<D>::no_user_region),
+        reg_user_mr: Some(region::Operations::<D>::of_process),
         req_notify_cq: Some(cq::arm),
         size_ib_cq,
         size_ib_pd: size_of::<cbindings::ib_pd>(),
         size_ib_qp,
         ..Default::default()
+    };
+    if user::is_offered() {
+        operations.alloc_ucontext = Some(user::alloc_context);
+        operations.dealloc_ucontext = Some(user::dealloc_context);
+        operations.disassociate_ucontext = Some(user::disassociate);
+        operations.mmap = Some(user::mapping::map);
+        operations.mmap_free = Some(user::mapping::free);
+        operations.size_ib_ucontext = size_of::<cbindings::ib_ucontext>();
     }
+    operations
 }
 
 /// Says whether there is a device of the kernel's own siw on a network device. Sleeps.
@@ -276,6 +286,12 @@ pub(crate) unsafe fn add<D: Driver>(
         (*device).name_assign_type = cbindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*device).iw_driver_flags = cbindings::iw_flags_IW_F_NO_PORT_MAP;
         cbindings::copy_ifname(device, netdev);
+        if user::is_offered() {
+            // By this a process tells that it has posted. Others of this kind have requests of the
+            // process in them, and stay off.
+            (*device).uverbs_cmd_mask |=
+                1 << cbindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND;
+        }
         // The reference of the registry. Somebody may remove the device as soon as it is there.
         let structure =
             kernel::bindings::get_device((&raw mut (*device).__bindgen_anon_1.dev).cast());

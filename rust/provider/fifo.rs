@@ -3,7 +3,10 @@
 //! A queue of a fixed capacity, which allocates only when it is created.
 
 use kernel::{
-    alloc::KVVec,
+    alloc::{
+        Flags,
+        KVVec, //
+    },
     prelude::*, //
 };
 
@@ -27,16 +30,21 @@ pub(crate) struct Fifo<T> {
 
 impl<T> Fifo<T> {
     /// Creates an empty queue. Sleeps.
-    pub(crate) fn new(capacity: usize) -> Result<Self> {
-        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+    pub(crate) fn new(capacity: usize, flags: Flags) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(capacity, flags)?;
         for _ in 0..capacity {
-            slots.push(None, GFP_KERNEL)?;
+            slots.push(None, flags)?;
         }
         Ok(Self {
             slots,
             first: 0,
             len: 0,
         })
+    }
+
+    /// Says whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Adds an entry, or returns it if the queue is full.

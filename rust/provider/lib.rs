@@ -15,14 +15,27 @@
 //!
 //! # Who is trusted
 //!
-//! Consumers are parts of the kernel. They trust each other and may access all memory, and ib_core
+//! Consumers that are parts of the kernel trust each other and may access all memory, and ib_core
 //! with this crate makes what they ask for: that is all of what RFC 5040, section 8.1.2, calls a
-//! privileged resource manager. There are no user-space verbs.
+//! privileged resource manager.
+//!
+//! A process is not trusted. It has a device if the module's parameter `user` says so, and all that
+//! it does goes through ib_core, which checks handles, and then through this crate:
+//!
+//! - What it writes into a ring is decided on a copy ([`queue::Queues`]). It names memory by
+//!   regions of the protection domain of its queue pair only, and no other request of it is taken.
+//! - A region that it registered without the right to write is written by nobody, on no way
+//!   ([`region::Access::Write`]): its pages may be of a file that the process cannot write.
+//! - Only the process that created a queue pair can connect it, and only by a connection is it
+//!   ready to send.
+//! - What it can make this crate do at a time is bounded by the sizes of its queues, whose memory
+//!   is charged to it. If it does not take its completions, its own queue pairs end.
+//! - It learns no address of the kernel, and no octet that was not meant for it.
 // Argues for P8.1-1, P8.1.2-1, P8.1.2-2, P8.1.2-3, P8.1.2-4, P8.1.2-0.
 //!
 //! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without
 //! shared receive queues, and its own queue of the peer's Read Requests. A completion queue, of a
-//! bounded size, is shared only by the queue pairs that its consumer makes for it.
+//! bounded size, is shared only by the queue pairs that its consumer, or process, makes for it.
 // Argues for P8.1.1-9, P8.1.2-5, P8.1.2-6, P8.1.2-7, P8.1.2-8.
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
@@ -43,6 +56,7 @@ mod registry;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 pub mod table;
+mod user;
 pub mod wr;
 
 pub use device::RdmaLinkType;

@@ -67,7 +67,7 @@ impl<D: Driver> Operations<D> {
             attributes.max_mr_size = u64::MAX;
             attributes.page_size_cap = u64::MAX << 12;
             attributes.max_fast_reg_page_list_len = limits.max_pages;
-            attributes.max_mr = number(1 << 23);
+            attributes.max_mr = number(MANY);
             attributes.max_pd = number(MANY);
             attributes.max_qp = number(1 << 22);
             attributes.max_qp_wr = number(limits.max_wr);
@@ -203,23 +203,6 @@ impl<D: Driver> Operations<D> {
         _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         0
-    }
-
-    /// `reg_user_mr`, which the core requires.
-    ///
-    /// # Safety
-    ///
-    /// For the core only.
-    pub(crate) unsafe extern "C" fn no_user_region(
-        _: *mut cbindings::ib_pd,
-        _: u64,
-        _: u64,
-        _: u64,
-        _: ffi::c_int,
-        _: *mut cbindings::ib_dmah,
-        _: *mut cbindings::ib_udata,
-    ) -> *mut cbindings::ib_mr {
-        crate::errno_ptr(|| Err(eopnotsupp()))
     }
 
     /// `alloc_hw_port_stats`.

@@ -29,11 +29,21 @@ use crate::{
     queue::{
         self,
         QueueSizes,
-        Queues, //
+        Queues,
+        UserRings, //
     },
     region::{
         AccessFlags,
         ProtectionDomain, //
+    },
+    user::{
+        mapping::Mapping,
+        rings::{
+            self,
+            RequestRing, //
+        },
+        Call,
+        Owner, //
     }, //
 };
 use core::{
@@ -59,6 +69,20 @@ use kernel::{
         rcu,
         Arc,
         Completion, //
+    }, //
+};
+use uabi::{
+    response::{
+        queue_pair,
+        MappedRing, //
+    },
+    ring::{
+        Queue,
+        Slots, //
+    },
+    sg_list::{
+        Inline,
+        SgList, //
     }, //
 };
 
@@ -89,6 +113,60 @@ struct QpData<Q> {
     qp: Arc<Q>,
     queues: Arc<Queues>,
     references: Arc<References>,
+    user: Option<UserData>,
+}
+
+/// What a queue pair of a process has besides.
+struct UserData {
+    owner: Owner,
+    // The rings for sends and receives, until the queue pair is destroyed.
+    mappings: [Mapping; 2],
+    slots: [Slots; 2],
+}
+
+impl UserData {
+    /// Creates the rings of a queue pair of the process that calls. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The value is dropped before the context of the process is freed.
+    unsafe fn new(call: Call, slots: [Slots; 2]) -> Result<(Self, UserRings)> {
+        let [sends, receives] = slots;
+        let send = rings::memory(Queue::Send, sends)?;
+        let receive = rings::memory(Queue::Receive, receives)?;
+        // SAFETY: The caller promises it.
+        let mappings = unsafe {
+            [
+                Mapping::new(call, send.clone())?,
+                Mapping::new(call, receive.clone())?,
+            ]
+        };
+        let data = Self {
+            owner: Owner::current(),
+            mappings,
+            slots,
+        };
+        let rings = UserRings {
+            send: RequestRing::new(send, Queue::Send, sends),
+            receive: RequestRing::new(receive, Queue::Receive, receives),
+        };
+        Ok((data, rings))
+    }
+
+    /// Tells the process of its rings. Sleeps.
+    fn respond(&self, call: Call, number: u32) -> Result {
+        let [send, receive] = &self.mappings;
+        let [sends, receives] = self.slots;
+        let send = MappedRing {
+            slots: sends,
+            offset: send.offset()?,
+        };
+        let receive = MappedRing {
+            slots: receives,
+            offset: receive.offset()?,
+        };
+        call.respond(&queue_pair(number, send, Some(receive)))
+    }
 }
 
 impl<Q> IbQp<Q> {
@@ -113,24 +191,74 @@ impl<D: Driver> Operations<D> {
     pub(crate) unsafe extern "C" fn create(
         qp: *mut cbindings::ib_qp,
         attributes: *mut cbindings::ib_qp_init_attr,
-        _: *mut cbindings::ib_udata,
+        udata: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         errno(|| {
             // SAFETY: The core passes valid attributes.
             let attributes = unsafe { &mut *attributes };
-            let queue_sizes = Self::queue_sizes(attributes)?;
-            let max_sends = queue::advertised(queue_sizes.sends)?;
-            let max_receives = queue::advertised(queue_sizes.receives)?;
+            // SAFETY: The core passes data of the call of a process, or null.
+            let call = unsafe { Call::new(udata) };
+            let (queue_sizes, user) = match call {
+                None => (Self::queue_sizes(attributes)?, None),
+                Some(call) => {
+                    let (queue_sizes, slots) = Self::user_sizes(attributes)?;
+                    // SAFETY: `destroy` drops it, or the core's call of this if it fails. The core
+                    // destroys the queue pair before the context.
+                    (queue_sizes, Some(unsafe { UserData::new(call, slots)? }))
+                }
+            };
             // SAFETY: The core has set the device, which is registered, the domain, and completion
             // queues that stay until the queue pair is destroyed.
-            let data = unsafe { Self::new_data(qp, attributes, queue_sizes)? };
+            let data = unsafe { Self::new_data(qp, attributes, queue_sizes, user)? };
+            let (max_sends, max_receives) = data.queues.advertised()?;
             // SAFETY: The core passes memory of the size of an `IbQp`, which nobody uses yet, and
-            // calls `destroy` if this succeeds.
+            // calls `destroy` if this succeeds; `end` is called if it does not.
             unsafe { Self::insert(qp, data)? };
+            if let Some(call) = call {
+                // SAFETY: `insert` has written the data.
+                let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+                // SAFETY: The core passes memory for the number, which `insert` has written.
+                let number = unsafe { (*qp).qp_num };
+                let user = data.user.as_ref().ok_or(EINVAL);
+                user.and_then(|user| user.respond(call, number))
+                    .inspect_err(|_| {
+                        // SAFETY: It was created, and `destroy` is not called.
+                        unsafe { Self::end(qp) }
+                    })?;
+                attributes.cap.max_inline_data = u32::try_from(Inline::MAX_LEN)?;
+            }
             attributes.cap.max_send_wr = max_sends;
             attributes.cap.max_recv_wr = max_receives;
             Ok(())
         })
+    }
+
+    /// Returns the sizes of the queues of a process's queue pair with these attributes, as requests
+    /// and as slots. `EOPNOTSUPP` or `EINVAL` if they ask for what there is not.
+    fn user_sizes(attributes: &cbindings::ib_qp_init_attr) -> Result<(QueueSizes, [Slots; 2])> {
+        let cap = &attributes.cap;
+        if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
+            || !attributes.srq.is_null()
+            || attributes.create_flags != 0
+        {
+            return Err(eopnotsupp());
+        }
+        let max_sge = u32::try_from(SgList::MAX_SGE)?;
+        if cap.max_send_sge > max_sge
+            || cap.max_recv_sge > max_sge
+            || cap.max_inline_data > u32::try_from(Inline::MAX_LEN)?
+        {
+            return Err(EINVAL);
+        }
+        let slots = |wanted| Slots::for_entries(wanted, D::LIMITS.max_wr).ok_or(EINVAL);
+        let (sends, receives) = (slots(cap.max_send_wr)?, slots(cap.max_recv_wr)?);
+        let queue_sizes = QueueSizes {
+            sends: usize::try_from(sends.count())?,
+            receives: usize::try_from(receives.count())?,
+            send_sge: SgList::MAX_SGE,
+            receive_sge: SgList::MAX_SGE,
+        };
+        Ok((queue_sizes, [sends, receives]))
     }
 
     /// Returns the sizes of the queues of a queue pair with these attributes. `EOPNOTSUPP` if they
@@ -164,6 +292,7 @@ impl<D: Driver> Operations<D> {
         qp: *mut cbindings::ib_qp,
         attributes: &cbindings::ib_qp_init_attr,
         queue_sizes: QueueSizes,
+        user: Option<(UserData, UserRings)>,
     ) -> Result<QpData<D::QueuePair>> {
         // SAFETY: The caller promises these completion queues.
         let (send_cq, receive_cq) = unsafe {
@@ -181,7 +310,8 @@ impl<D: Driver> Operations<D> {
         };
         let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
         let at = qp.expose_provenance();
-        let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all)?;
+        let (user, rings) = user.unzip();
+        let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all, rings)?;
         Ok(QpData {
             qp: D::create(device_data.driver(), queues.clone(), pd)?,
             queues,
@@ -192,6 +322,7 @@ impl<D: Driver> Operations<D> {
                 }),
                 GFP_KERNEL,
             )?,
+            user,
         })
     }
 
@@ -219,7 +350,7 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The caller promises a queue pair that nobody uses yet. `destroy` calls `detach`.
         unsafe {
             (*qp).qp_num = number;
-            IbQp::<D::QueuePair>::data(qp).queues.attach(found);
+            IbQp::<D::QueuePair>::data(qp).queues.attach(found, number);
         }
         Ok(())
     }
@@ -233,7 +364,18 @@ impl<D: Driver> Operations<D> {
         qp: *mut cbindings::ib_qp,
         _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
-        // SAFETY: The core passes a live queue pair.
+        // SAFETY: The core passes a queue pair that it created, once.
+        unsafe { Self::end(qp) };
+        0
+    }
+
+    /// Ends a queue pair. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `qp` was given its data by [`Self::insert`], and is ended once.
+    unsafe fn end(qp: *mut cbindings::ib_qp) {
+        // SAFETY: The caller promises a live queue pair.
         let (device_data, number) = unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
         device_data.queue_pairs.remove(number);
         // iw_cm counts its reference under the spin lock under which it found the queue pair. That
@@ -251,9 +393,8 @@ impl<D: Driver> Operations<D> {
         data.references.put();
         data.references.dropped.wait_for_completion();
         data.queues.detach();
-        // SAFETY: The core destroys a queue pair once, and nobody has a reference to it any more.
+        // SAFETY: The caller ends a queue pair once, and nobody has a reference to it any more.
         drop(unsafe { (*qp.cast::<IbQp<D::QueuePair>>()).data.assume_init_read() });
-        0
     }
 
     /// `modify_qp`.
@@ -317,13 +458,18 @@ impl<D: Driver> Operations<D> {
             };
             let state = data.qp.state().code();
             let queue_sizes = data.queues.queue_sizes();
+            let (max_sends, max_receives) = data.queues.advertised()?;
             attributes.qp_state = state;
             attributes.cur_qp_state = state;
             attributes.cap = cbindings::ib_qp_cap {
-                max_send_wr: queue::advertised(queue_sizes.sends)?,
-                max_recv_wr: queue::advertised(queue_sizes.receives)?,
+                max_send_wr: max_sends,
+                max_recv_wr: max_receives,
                 max_send_sge: u32::try_from(queue_sizes.send_sge)?,
                 max_recv_sge: u32::try_from(queue_sizes.receive_sge)?,
+                max_inline_data: match data.user {
+                    None => 0,
+                    Some(_) => u32::try_from(Inline::MAX_LEN)?,
+                },
                 ..Default::default()
             };
             init.qp_type = qp.qp_type;
@@ -336,6 +482,9 @@ impl<D: Driver> Operations<D> {
 
     /// `post_send`. Called in any context. `EINVAL` before the queue pair is ready to send.
     ///
+    /// A process tells with a null pointer that it has posted. It can pass other requests through
+    /// the core, but their memory would be taken for that of the kernel: `EINVAL`.
+    ///
     /// # Safety
     ///
     /// For consumers only: `qp` was created by [`Self::create`], `wr` begins a chain of valid
@@ -347,7 +496,17 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
-        if (data.qp.state() as u32) < QpState::Rts as u32 {
+        let is_early = (data.qp.state() as u32) < QpState::Rts as u32;
+        if data.user.is_some() && wr.is_null() {
+            if is_early {
+                // What it was told that it failed to post is not sent later.
+                data.queues.drop_sends();
+                return EINVAL.to_errno();
+            }
+            D::QueuePair::posted(&data.qp);
+            return 0;
+        }
+        if data.user.is_some() || is_early {
             if !bad.is_null() {
                 // SAFETY: The consumer passes room for a pointer.
                 unsafe { bad.write(wr) };
@@ -373,6 +532,14 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+        if data.user.is_some() {
+            // The core offers this to no process. The memory would be taken for that of the kernel.
+            if !bad.is_null() {
+                // SAFETY: The consumer passes room for a pointer.
+                unsafe { bad.write(wr) };
+            }
+            return EINVAL.to_errno();
+        }
         // SAFETY: The caller promises a chain of valid requests.
         let posted = unsafe { data.queues.post_receive(wr, bad) };
         // A Receive needs attention only where all requests are flushed: the driver takes them when
@@ -422,7 +589,11 @@ impl<D: Driver> Operations<D> {
         references.put();
     }
 
-    /// Returns the driver's queue pair of this number, if it `is_meant`. Else `EINVAL`.
+    /// Returns the driver's queue pair of this number, if the process that calls has created it, or
+    /// if it is one of the kernel and `is_meant`. Else `EPERM` or `EINVAL`.
+    ///
+    /// The creator of a queue pair is the one that matters: a process says whatever number it
+    /// likes.
     ///
     /// # Safety
     ///
@@ -435,10 +606,15 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The caller promises a registered device.
         let device_data = unsafe { device::data_of::<D>(device) };
         let found = device_data.queue_pairs.with(number, |found| found.0);
-        let found = found.filter(|found| is_meant(*found)).ok_or(EINVAL)?;
+        let found = found.ok_or(EINVAL)?;
         // SAFETY: The caller promises that iw_cm has a reference, which keeps the queue pair.
         let data = unsafe { IbQp::<D::QueuePair>::data(found.as_ptr()) };
-        Ok(data.qp.clone())
+        match &data.user {
+            Some(user) if user.owner.is_current() => Ok(data.qp.clone()),
+            Some(_) => Err(EPERM),
+            None if is_meant(found) => Ok(data.qp.clone()),
+            None => Err(EINVAL),
+        }
     }
 }
 

@@ -5,6 +5,11 @@
 //! Posting, in any context, moves a request from the free ones to the posted ones. The driver
 //! [takes](Queues::take_send) it, in the order of posting, and [completes](Queues::complete_send)
 //! it, after which it is free again.
+//!
+//! A process posts to rings that it maps. There, taking moves what was posted from the ring to a
+//! free request. There are as many of these as slots, so that is how many requests are in progress,
+//! and nothing is allocated meanwhile. A process can post for ever; whoever takes requests until
+//! there is none takes at most as many as there are slots at a time ([`Queues::queue_sizes`]).
 
 use crate::{
     cq::{
@@ -12,7 +17,9 @@ use crate::{
         Cqe, //
     },
     fifo::Fifo,
+    user::rings::RequestRing,
     wr::{
+        ListOwner,
         Operation,
         ReceiveRequest,
         Request,
@@ -20,7 +27,13 @@ use crate::{
         Status, //
     }, //
 };
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    }, //
+};
 use ext::{
     lock::IrqLock,
     new_irq_lock, //
@@ -33,23 +46,88 @@ use kernel::{
 struct WorkQueue<R> {
     free: Fifo<KBox<R>>,
     posted: Fifo<KBox<R>>,
+    // That of a process, instead of `posted`.
+    ring: Option<RequestRing>,
     // Posted requests are not carried out any more.
     closed: bool,
 }
 
 impl<R: Request> WorkQueue<R> {
-    fn new(owner_qp: usize, size: usize, max_sge: usize) -> Result<Self> {
-        let mut free = Fifo::new(size)?;
+    fn new(
+        owner_qp: usize,
+        size: usize,
+        max_sge: usize,
+        ring: Option<RequestRing>,
+    ) -> Result<Self> {
+        let (owner, posted) = match ring {
+            None => (ListOwner::Kernel, size),
+            Some(_) => (ListOwner::Process, 0),
+        };
+        let mut free = Fifo::new(size, owner.flags())?;
         for _ in 0..size {
-            let request = KBox::new(R::new(owner_qp, max_sge)?, GFP_KERNEL)?;
+            let request = KBox::new(R::new(owner_qp, max_sge, owner)?, owner.flags())?;
             free.push(request).map_err(|_| ENOMEM)?;
         }
         Ok(Self {
             free,
-            posted: Fifo::new(size)?,
+            posted: Fifo::new(posted, owner.flags())?,
+            ring,
             closed: false,
         })
     }
+
+    /// Says whether there is a request that can be taken.
+    fn has_request(&self) -> bool {
+        match &self.ring {
+            None => !self.posted.is_empty(),
+            Some(ring) => ring.has_request() && !self.free.is_empty(),
+        }
+    }
+
+    /// Takes the oldest posted request; with the copy that it is to be decoded from, if a process
+    /// posted it.
+    fn take(&mut self) -> Option<(KBox<R>, Option<R::Copy>)> {
+        let Some(ring) = &mut self.ring else {
+            return Some((self.posted.pop()?, None));
+        };
+        let request = self.free.pop()?;
+        match R::copy(ring) {
+            Some(copy) => Some((request, Some(copy))),
+            None => {
+                let _ = self.free.push(request);
+                None
+            }
+        }
+    }
+}
+
+/// Takes the oldest posted request, unless the queue is closed and it is `to_carry_out`.
+fn take<R: Request>(lists: &IrqLock<WorkQueue<R>>, to_carry_out: bool) -> Option<KBox<R>> {
+    let (mut request, copy) = lists.with(|lists| match lists.closed && to_carry_out {
+        true => None,
+        false => lists.take(),
+    })?;
+    if let Some(copy) = copy {
+        request.decode(&copy);
+    }
+    Some(request)
+}
+
+/// The rings of a process.
+pub(crate) struct UserRings {
+    pub(crate) send: RequestRing,
+    pub(crate) receive: RequestRing,
+}
+
+/// An event of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpEvent {
+    /// The stream ended with an error.
+    Fatal,
+    /// The peer broke a rule with what it sent.
+    RequestError,
+    /// The peer named memory that it may not access.
+    AccessError,
 }
 
 /// Posts a chain of requests. Stops at the first that fails, which `bad` then names.
@@ -133,6 +211,9 @@ pub struct Queues {
     receive_cq: Arc<CompletionQueue>,
     // The queue pair, as completions name it; it also marks requests of these queues.
     qp: usize,
+    // Its number; 0 until it has one.
+    qp_number: AtomicU32,
+    is_of_process: bool,
     signal_all: bool,
     queue_sizes: QueueSizes,
     // The numbers of completions that either completion queue had lost before.
@@ -181,13 +262,19 @@ impl Queues {
         send_cq: Arc<CompletionQueue>,
         receive_cq: Arc<CompletionQueue>,
         signal_all: bool,
+        rings: Option<UserRings>,
     ) -> Result<Arc<Self>> {
         let reservation = CqReservation::reserve([
             (send_cq.clone(), queue_sizes.sends),
             (receive_cq.clone(), queue_sizes.receives),
         ])?;
-        let send = WorkQueue::new(qp, queue_sizes.sends, queue_sizes.send_sge)?;
-        let receive = WorkQueue::new(qp, queue_sizes.receives, queue_sizes.receive_sge)?;
+        let is_of_process = rings.is_some();
+        let (send, receive) = match rings {
+            None => (None, None),
+            Some(rings) => (Some(rings.send), Some(rings.receive)),
+        };
+        let send = WorkQueue::new(qp, queue_sizes.sends, queue_sizes.send_sge, send)?;
+        let receive = WorkQueue::new(qp, queue_sizes.receives, queue_sizes.receive_sge, receive)?;
         let overruns_before = [send_cq.overruns(), receive_cq.overruns()];
         Arc::pin_init(
             pin_init!(Self {
@@ -196,6 +283,8 @@ impl Queues {
                 send_cq,
                 receive_cq,
                 qp,
+                qp_number: AtomicU32::new(0),
+                is_of_process,
                 signal_all,
                 queue_sizes,
                 overruns_before,
@@ -210,6 +299,34 @@ impl Queues {
     #[inline]
     pub fn queue_sizes(&self) -> QueueSizes {
         self.queue_sizes
+    }
+
+    /// Says whether a process posts the requests.
+    #[inline]
+    pub fn is_of_process(&self) -> bool {
+        self.is_of_process
+    }
+
+    /// Returns the numbers of requests that the owner may post: sends, and receives.
+    pub(crate) fn advertised(&self) -> Result<(u32, u32)> {
+        let sizes = self.queue_sizes;
+        Ok(match self.is_of_process {
+            false => (advertised(sizes.sends)?, advertised(sizes.receives)?),
+            true => (sizes.sends.try_into()?, sizes.receives.try_into()?),
+        })
+    }
+
+    /// Drops the send requests that a process has posted, as it may not yet.
+    pub(crate) fn drop_sends(&self) {
+        for _ in 0..self.queue_sizes.sends {
+            let dropped = self.send.with(|lists| {
+                let ring = lists.ring.as_mut()?;
+                SendRequest::copy(ring)
+            });
+            if dropped.is_none() {
+                return;
+            }
+        }
     }
 
     /// `post_send`.
@@ -257,20 +374,23 @@ impl Queues {
 
     /// Takes the oldest posted send request, to be carried out.
     pub fn take_send(&self) -> Option<KBox<SendRequest>> {
-        self.send.with(|lists| match lists.closed {
-            true => None,
-            false => lists.posted.pop(),
-        })
+        take(&self.send, true)
+    }
+
+    /// Says whether [`Self::take_send`] would return a request. A process does not tell of one that
+    /// it posted while none was free.
+    pub fn has_send(&self) -> bool {
+        self.send.with(|lists| !lists.closed && lists.has_request())
     }
 
     /// Takes the oldest posted send request, to be flushed.
     pub fn take_send_to_flush(&self) -> Option<KBox<SendRequest>> {
-        self.send.with(|lists| lists.posted.pop())
+        take(&self.send, false)
     }
 
     /// Takes the oldest posted receive request.
     pub fn take_receive(&self) -> Option<KBox<ReceiveRequest>> {
-        self.receive.with(|lists| lists.posted.pop())
+        take(&self.receive, true)
     }
 
     /// Completes a send request. The consumer sees one that succeeded only if it is signalled.
@@ -284,6 +404,11 @@ impl Queues {
             Operation::Read { length, .. } => (cbindings::ib_wc_opcode_IB_WC_RDMA_READ, *length),
             Operation::Register { .. } => (cbindings::ib_wc_opcode_IB_WC_REG_MR, 0),
             Operation::Invalidate(_) => (cbindings::ib_wc_opcode_IB_WC_LOCAL_INV, 0),
+            Operation::Refused(_) => (cbindings::ib_wc_opcode_IB_WC_SEND, 0),
+        };
+        let status = match &request.operation {
+            Operation::Refused(reason) if status == Status::Failed => *reason,
+            _ => status,
         };
         if request.owner_qp != self.qp {
             return;
@@ -291,7 +416,8 @@ impl Queues {
         let entry = Cqe {
             id: request.id,
             qp: self.qp,
-            status: status.code(),
+            qp_number: self.qp_number.load(Ordering::Relaxed),
+            status,
             opcode,
             length,
             invalidated: None,
@@ -323,7 +449,8 @@ impl Queues {
         let entry = Cqe {
             id: request.id,
             qp: self.qp,
-            status: status.code(),
+            qp_number: self.qp_number.load(Ordering::Relaxed),
+            status,
             opcode: cbindings::ib_wc_opcode_IB_WC_RECV,
             length,
             invalidated,
@@ -334,19 +461,24 @@ impl Queues {
         self.receive_cq.push(entry, solicited);
     }
 
-    /// Sets the queue pair, whose consumer gets events from now on.
+    /// Sets the queue pair and its number. Its consumer gets events from now on.
     ///
     /// # Safety
     ///
     /// It is not destroyed before [`Self::detach`] was called.
-    pub(crate) unsafe fn attach(&self, qp: NonNull<cbindings::ib_qp>) {
+    pub(crate) unsafe fn attach(&self, qp: NonNull<cbindings::ib_qp>, number: u32) {
+        self.qp_number.store(number, Ordering::Relaxed);
         // INVARIANT: The caller promises it.
         self.ib_qp.with(|ib_qp| *ib_qp = Some(qp));
     }
 
-    /// Reports to the consumer that the peer has ended the stream with an error
-    /// (`IB_EVENT_QP_FATAL`). May be called in any context.
-    pub fn report_fatal(&self) {
+    /// Reports an event to the consumer. May be called in any context.
+    pub fn report(&self, event: QpEvent) {
+        let event = match event {
+            QpEvent::Fatal => cbindings::ib_event_type_IB_EVENT_QP_FATAL,
+            QpEvent::RequestError => cbindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
+            QpEvent::AccessError => cbindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+        };
         self.ib_qp.with(|qp| {
             let Some(qp) = *qp else { return };
             // SAFETY: By the invariant of `ib_qp`, whose lock is held, the queue pair is not
@@ -357,7 +489,7 @@ impl Queues {
             };
             let mut event = cbindings::ib_event {
                 device,
-                event: cbindings::ib_event_type_IB_EVENT_QP_FATAL,
+                event,
                 ..Default::default()
             };
             event.element.qp = qp.as_ptr();

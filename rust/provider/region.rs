@@ -9,13 +9,22 @@
 //! registration, in its turn in the send queue, takes that list into use, if it is still that of
 //! when the registration was posted. The peer names the key that the registration carried.
 //!
+//! A region of a process ([`Region::of_process`]) is registered when it is created, with pages that
+//! are pinned as long as the `ib_mr` is there, and is invalidated before these are released. Its
+//! pages may be such that the process itself cannot write ([`Access::Write`] has the check).
+//!
 //! Access copies octets under the lock of the registration, so an invalidation waits for that, and
 //! no longer.
 
 use crate::{
     device,
     driver::Driver,
-    errno_ptr, //
+    errno_ptr,
+    random,
+    user::{
+        region::PinnedMemory,
+        Call, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -62,6 +71,15 @@ pub struct AccessFlags {
     pub remote_write: bool,
 }
 
+/// What this end does with registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads it, to send it.
+    Read,
+    /// It writes what a peer sent to it. The registration must have the right to write.
+    Write,
+}
+
 /// A registration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registration {
@@ -73,6 +91,10 @@ pub struct Registration {
     pub length: u64,
     /// The access granted to the peer.
     pub access: AccessFlags,
+    /// This end may write it: on its own behalf, and so for a peer.
+    pub local_write: bool,
+    /// A peer may invalidate it.
+    pub remote_invalidate: bool,
     /// The number of its mapping: the [last one](Region::mapping) when it was posted.
     pub(crate) mapping: u64,
 }
@@ -148,6 +170,29 @@ impl Region {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Creates a region of a process, which is registered with this key. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `pages` are addresses of 4,096 octets each, of memory that is there until the region is
+    /// invalidated.
+    pub(crate) unsafe fn of_process(
+        pd: ProtectionDomain,
+        pages: KVVec<u64>,
+        registration: Registration,
+    ) -> Result<Arc<Self>> {
+        let region = Self::new(pd, 0)?;
+        let mut current = region.current.lock();
+        // INVARIANT: The caller promises it.
+        current.pages = Pages {
+            list: pages,
+            size: 4096,
+        };
+        current.registration = Some(registration);
+        drop(current);
+        Ok(region)
     }
 
     /// Returns the protection domain.
@@ -232,18 +277,24 @@ impl Region {
     }
 
     /// Calls `f` with each piece of `length` octets from `offset`, if they are registered with this
-    /// key: the lock is held, so nobody invalidates meanwhile. `ENOENT` if they are not, which may
-    /// have changed since a check. Sleeps.
+    /// key, and for this `access`: the lock is held, so nobody invalidates meanwhile. `ENOENT` if
+    /// they are not, which may have changed since a check. Sleeps.
+    ///
+    /// `f` writes the pieces only if the access is [`Access::Write`].
     pub fn access(
         &self,
         key: u8,
         offset: u64,
         length: u32,
+        access: Access,
         mut f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
         let current = self.current.lock();
         let registration = current.registration.filter(|found| found.key == key);
         let registration = registration.ok_or(ENOENT)?;
+        if access == Access::Write && !registration.local_write {
+            return Err(ENOENT);
+        }
         let from = offset.checked_sub(registration.base).ok_or(ENOENT)?;
         let end = from.checked_add(length.into()).ok_or(ENOENT)?;
         let size = current.pages.size;
@@ -283,6 +334,8 @@ pub(crate) struct IbMr {
     pub(crate) region: Option<Arc<Region>>,
     // The list that `ib_sg_to_pages` fills.
     filling: *mut Pages,
+    // That of a process. The region is invalidated before this is dropped.
+    _pinned: Option<PinnedMemory>,
 }
 
 impl IbMr {
@@ -297,12 +350,13 @@ impl IbMr {
     }
 
     /// Allocates an `ib_mr` with this key.
-    pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut cbindings::ib_mr> {
+    fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut cbindings::ib_mr> {
         let mut ib_mr = KBox::new(
             Self {
                 ib: cbindings::ib_mr::default(),
                 region,
                 filling: null_mut(),
+                _pinned: None,
             },
             GFP_KERNEL,
         )?;
@@ -413,11 +467,94 @@ impl<D: Driver> Operations<D> {
         })
     }
 
+    /// `reg_user_mr`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only: `pd` is a protection domain of a process that calls, of a device of `D`.
+    pub(crate) unsafe extern "C" fn of_process(
+        pd: *mut cbindings::ib_pd,
+        start: u64,
+        length: u64,
+        base: u64,
+        access: ffi::c_int,
+        hints: *mut cbindings::ib_dmah,
+        udata: *mut cbindings::ib_udata,
+    ) -> *mut cbindings::ib_mr {
+        errno_ptr(|| {
+            if !hints.is_null() {
+                return Err(eopnotsupp());
+            }
+            // CAST: A set of flags.
+            let flag = |flag: u32| access as u32 & flag != 0;
+            let local_write = flag(cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
+            let same_offset = (start ^ base) % 4096 == 0;
+            if length == 0 || !same_offset || base.checked_add(length - 1).is_none() {
+                return Err(EINVAL);
+            }
+            // SAFETY: The core passes data of the call.
+            let call = unsafe { Call::new(udata) }.ok_or(eopnotsupp())?;
+            // SAFETY: The core passes a protection domain of a registered device.
+            let data = unsafe { device::data_of::<D>((*pd).device) };
+            // SAFETY: The core deregisters all regions before the device goes.
+            let pinned = unsafe { PinnedMemory::new((*pd).device, start, length, access)? };
+            // CAST: Random octets.
+            let key = random() as u8;
+            let registration = Registration {
+                key,
+                base,
+                length,
+                access: AccessFlags {
+                    remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
+                    // The core refuses one without the other.
+                    remote_write: local_write
+                        && flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
+                },
+                local_write,
+                // Verbs allow that for fast registrations and windows only.
+                remote_invalidate: false,
+                mapping: 0,
+            };
+            let pages = pinned.pages()?;
+            // SAFETY: The pages are pinned until `pinned` is dropped, which `dereg` does after it
+            // has invalidated the region; so do the error paths here.
+            let region =
+                unsafe { Region::of_process(ProtectionDomain(pd.addr()), pages, registration)? };
+            let index = data.regions.insert(|index| {
+                region.set_index(index);
+                region.clone()
+            });
+            let stag = index.map(|index| index << 8 | u32::from(key));
+            let answered = stag.and_then(|stag| {
+                call.respond(&uabi::response::memory_region(stag))?;
+                Ok(stag)
+            });
+            let undo = || {
+                data.regions.remove(region.index());
+                region.invalidate();
+            };
+            let stag = answered.inspect_err(|_| undo())?;
+            let room = KBox::<IbMr>::new_uninit(GFP_KERNEL_ACCOUNT);
+            let room = room.inspect_err(|_| undo())?;
+            let mut ib_mr = room.write(IbMr {
+                ib: cbindings::ib_mr::default(),
+                region: Some(region.clone()),
+                filling: null_mut(),
+                _pinned: Some(pinned),
+            });
+            ib_mr.ib.lkey = stag;
+            ib_mr.ib.rkey = stag;
+            ib_mr.ib.iova = base;
+            ib_mr.ib.length = length;
+            Ok(KBox::into_raw(ib_mr).cast())
+        })
+    }
+
     /// `dereg_mr`.
     ///
     /// # Safety
     ///
-    /// For the core only: `mr` was made by [`Self::alloc`] or [`Self::dma`].
+    /// For the core only: `mr` was made by [`Self::alloc`], [`Self::dma`] or [`Self::of_process`].
     pub(crate) unsafe extern "C" fn dereg(
         mr: *mut cbindings::ib_mr,
         _: *mut cbindings::ib_udata,

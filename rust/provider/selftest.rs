@@ -4,6 +4,7 @@
 //! tests of the driver.
 
 mod consumer;
+mod user;
 
 pub use consumer::{
     Consumer,
@@ -11,6 +12,7 @@ pub use consumer::{
     MAX_LEN,
     TARGET_LEN, //
 };
+pub use user::TESTS as USER_TESTS;
 
 use crate::{
     cm::is_owned_by_consumer_of,
@@ -24,6 +26,7 @@ use crate::{
         Queues, //
     },
     region::{
+        Access,
         ProtectionDomain,
         Region,
         Registration,
@@ -106,7 +109,7 @@ fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
         send_sge: 1,
         receive_sge: 1,
     };
-    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), false)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), false, None)?;
     Ok((queues, cq))
 }
 
@@ -149,7 +152,7 @@ fn request_in_error_state_completes() -> Result<bool> {
         queues.complete_send(request, Status::Flushed);
     }
     let entry = cq.pop().ok_or(EINVAL)?;
-    let flushed = entry.id == 2 && entry.status == Status::Flushed.code();
+    let flushed = entry.id == 2 && entry.status == Status::Flushed;
     Ok(none && untold && flushed && cq.pop().is_none())
 }
 
@@ -169,7 +172,8 @@ fn entry(qp: usize, id: u64) -> Cqe {
     Cqe {
         id,
         qp,
-        status: Status::Flushed.code(),
+        qp_number: 0,
+        status: Status::Flushed,
         opcode: cbindings::ib_wc_opcode_IB_WC_SEND,
         length: 0,
         invalidated: None,
@@ -220,7 +224,7 @@ fn lost_completion_is_noticed() -> Result<bool> {
     }
     let full = !queues.has_overrun();
     cq.push(entry(QP + 1, 8), false);
-    let later = Queues::new(QP, queues.queue_sizes(), cq.clone(), cq, false)?;
+    let later = Queues::new(QP, queues.queue_sizes(), cq.clone(), cq, false, None)?;
     Ok(full && queues.has_overrun() && !other.has_overrun() && !later.has_overrun())
 }
 
@@ -238,7 +242,7 @@ fn registration(region: &Region) -> Registration {
 /// Returns the address of the first registered octet. Nobody accesses that memory.
 fn first_octet(region: &Region) -> Result<usize> {
     let mut found = 0;
-    region.access(7, 0, 1, |piece| {
+    region.access(7, 0, 1, Access::Read, |piece| {
         found = piece.address().addr().get();
         Ok(())
     })?;
@@ -301,7 +305,7 @@ fn memory_may_be_of_a_region() -> Result<bool> {
         send_sge: 2,
         receive_sge: 1,
     };
-    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, None)?;
     let local = [0_u8; 10];
     let mut list = [
         cbindings::ib_sge {
@@ -330,6 +334,7 @@ fn memory_may_be_of_a_region() -> Result<bool> {
     let mut note = |run: Run<'_>| -> Result {
         let found = match run {
             Run::Local(piece) => (0, 0, piece.len()),
+            Run::Inline(_) => return Err(EINVAL),
             Run::Registered {
                 stag,
                 offset,

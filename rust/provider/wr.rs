@@ -1,30 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests of a consumer, as values, until they complete.
+//! Work requests of a consumer or a process, as values, until they complete.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A consumer keeps the memory of a request allocated until it has the request's completion. So the
 //! memory can be accessed through the request only ([`SgList`]), and completing takes the request.
+//!
+//! A process names memory by regions only, and a request of it that is not valid completes in its
+//! turn ([`Operation::Refused`]).
 
-use crate::region::{
-    AccessFlags,
-    IbMr,
-    Region,
-    Registration,
-    LOCAL_DMA_LKEY, //
+use crate::{
+    region::{
+        AccessFlags,
+        IbMr,
+        Region,
+        Registration,
+        LOCAL_DMA_LKEY, //
+    },
+    user::rings::RequestRing, //
 };
 use core::ptr::NonNull;
 use ext::borrowed::Piece;
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
+};
+use uabi::{
+    cqe,
+    rqe::Rqe,
+    sg_list::Inline,
+    sqe::{
+        self,
+        Payload,
+        Sqe, //
+    }, //
 };
 
 /// A part of the memory of a request.
 pub enum Run<'a> {
     /// Memory of this machine.
     Local(Piece<'a>),
+    /// Octets of the request itself, which are sent.
+    Inline(&'a [u8]),
     /// Octets of a region, which the consumer has registered for this.
     Registered {
         /// The STag.
@@ -40,17 +59,76 @@ pub enum Run<'a> {
 pub struct SgList {
     // INVARIANT: Each entry of `LOCAL_DMA_LKEY` names memory that the consumer keeps until the
     // request completes.
+    // Those of a process name regions, whatever their keys are.
     list: KVec<cbindings::ib_sge>,
+    // Octets of a process, instead of a list.
+    inline: KVec<u8>,
     length: u32,
+    owner: ListOwner,
+}
+
+/// The one whose list it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListOwner {
+    /// A consumer in the kernel, which may name all memory.
+    Kernel,
+    /// A process.
+    Process,
+}
+
+impl ListOwner {
+    /// Returns how memory for its requests is allocated.
+    pub(crate) fn flags(self) -> Flags {
+        match self {
+            Self::Kernel => GFP_KERNEL,
+            Self::Process => GFP_KERNEL_ACCOUNT,
+        }
+    }
 }
 
 impl SgList {
-    /// Allocates a list for that many SGEs. Sleeps.
-    pub(crate) fn new(entries: usize) -> Result<Self> {
+    /// Allocates a list for that many SGEs, and octets of a process. Sleeps.
+    pub(crate) fn new(entries: usize, inline: usize, owner: ListOwner) -> Result<Self> {
         Ok(Self {
-            list: KVec::with_capacity(entries, GFP_KERNEL)?,
+            list: KVec::with_capacity(entries, owner.flags())?,
+            inline: KVec::with_capacity(inline, owner.flags())?,
             length: 0,
+            owner,
         })
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.inline.clear();
+        self.length = 0;
+    }
+
+    /// Takes over a list of a process. There is room for each list that was decoded.
+    fn fill_from(&mut self, list: &uabi::sg_list::SgList) {
+        self.clear();
+        for sge in list.as_slice() {
+            let entry = cbindings::ib_sge {
+                addr: sge.address,
+                length: sge.length,
+                lkey: sge.lkey,
+            };
+            // INVARIANT: The key of an entry of a process has no meaning but that of a region.
+            if self.list.push_within_capacity(entry).is_err() {
+                return;
+            }
+            self.length = self.length.saturating_add(sge.length);
+        }
+    }
+
+    /// Takes over octets of a process. There is room for all that were decoded.
+    fn fill_inline(&mut self, octets: &Inline) {
+        self.clear();
+        for octet in octets.as_slice() {
+            if self.inline.push_within_capacity(*octet).is_err() {
+                return;
+            }
+            self.length = self.length.saturating_add(1);
+        }
     }
 
     /// Takes over a list. `EINVAL` if it has too many entries. Those of a region are looked up when
@@ -61,8 +139,7 @@ impl SgList {
     /// The list has that many entries, and their memory stays allocated until the request is
     /// completed.
     unsafe fn fill(&mut self, list: *const cbindings::ib_sge, entries: i32) -> Result {
-        self.list.clear();
-        self.length = 0;
+        self.clear();
         for at in 0..usize::try_from(entries).map_err(|_| EINVAL)? {
             // SAFETY: The caller promises that many entries.
             let entry = unsafe { *list.add(at) };
@@ -87,6 +164,11 @@ impl SgList {
 
     /// Calls `f` with each part of `length` octets from `offset`. `EINVAL` if there are fewer.
     pub fn runs(&self, offset: u32, length: u32, mut f: impl FnMut(Run<'_>) -> Result) -> Result {
+        if !self.inline.is_empty() {
+            let from = usize::try_from(offset)?;
+            let to = from.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
+            return f(Run::Inline(self.inline.get(from..to).ok_or(EINVAL)?));
+        }
         let (mut skip, mut left) = (offset, length);
         for entry in &self.list {
             if left == 0 {
@@ -98,7 +180,7 @@ impl SgList {
             }
             let here = left.min(entry.length - skip);
             let address = entry.addr.checked_add(skip.into()).ok_or(EINVAL)?;
-            if entry.lkey == LOCAL_DMA_LKEY {
+            if entry.lkey == LOCAL_DMA_LKEY && self.owner == ListOwner::Kernel {
                 let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
                 let address = NonNull::new(address).ok_or(EINVAL)?;
                 // SAFETY: By the invariant of `list` the consumer keeps the memory until the
@@ -129,8 +211,12 @@ pub enum Status {
     Success,
     /// The queue pair ended before.
     Flushed,
-    /// This end could not carry the request out.
+    /// This end could not access the memory of the request, or carry it out.
     Failed,
+    /// The message was longer than the Receive.
+    TooLong,
+    /// The request is not valid.
+    Invalid,
 }
 
 impl Status {
@@ -139,6 +225,27 @@ impl Status {
             Self::Success => cbindings::ib_wc_status_IB_WC_SUCCESS,
             Self::Flushed => cbindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
             Self::Failed => cbindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
+            Self::TooLong => cbindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
+            Self::Invalid => cbindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+        }
+    }
+
+    /// Returns the status as a process sees it.
+    pub(crate) fn of_process(self) -> cqe::Status {
+        match self {
+            Self::Success => cqe::Status::Success,
+            Self::Flushed => cqe::Status::Flushed,
+            Self::Failed => cqe::Status::LocalProtection,
+            Self::TooLong => cqe::Status::LocalLength,
+            Self::Invalid => cqe::Status::LocalQpOperation,
+        }
+    }
+
+    /// Returns the status of a request that was refused.
+    fn of_refusal(refusal: uabi::sg_list::Refusal) -> Self {
+        match refusal.status() {
+            cqe::Status::LocalProtection => Self::Failed,
+            _ => Self::Invalid,
         }
     }
 }
@@ -181,6 +288,8 @@ pub enum Operation {
     },
     /// Invalidates this STag.
     Invalidate(u32),
+    /// Nothing: it fails in its turn, with this status.
+    Refused(Status),
 }
 
 /// A request of a send queue.
@@ -204,15 +313,41 @@ pub struct ReceiveRequest {
     pub(crate) owner_qp: usize,
     /// The memory for the message.
     pub sg_list: SgList,
+    refused: Option<Status>,
+}
+
+impl ReceiveRequest {
+    /// Returns the number of octets that a message may have. One that was refused takes any
+    /// message, which then finds out.
+    pub fn capacity(&self) -> u32 {
+        match self.refused {
+            None => self.sg_list.len(),
+            Some(_) => u32::MAX,
+        }
+    }
+
+    /// Returns the status that it completes with if it was refused: it takes no message.
+    #[inline]
+    pub fn refused(&self) -> Option<Status> {
+        self.refused
+    }
 }
 
 /// The common part of both kinds of requests.
 pub(crate) trait Request: Sized + Send {
     /// The structure of C.
     type Raw;
+    /// A copy of a ring's entry.
+    type Copy;
 
     /// Creates an empty request of a queue pair, with room for that many SGEs. Sleeps.
-    fn new(owner_qp: usize, entries: usize) -> Result<Self>;
+    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self>;
+
+    /// Takes a copy of the next entry of a ring, if there is one. May be called in any context.
+    fn copy(ring: &mut RequestRing) -> Option<Self::Copy>;
+
+    /// Takes over a request that a process posted. May be called in any context.
+    fn decode(&mut self, copy: &Self::Copy);
 
     /// Takes over a request that a consumer posts.
     ///
@@ -236,7 +371,13 @@ unsafe impl Send for SgList {}
 impl Request for SendRequest {
     type Raw = cbindings::ib_send_wr;
 
-    fn new(owner_qp: usize, entries: usize) -> Result<Self> {
+    type Copy = [u64; Sqe::WORDS];
+
+    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self> {
+        let inline = match owner {
+            ListOwner::Kernel => 0,
+            ListOwner::Process => Inline::MAX_LEN,
+        };
         Ok(Self {
             id: 0,
             owner_qp,
@@ -244,8 +385,61 @@ impl Request for SendRequest {
             solicited: false,
             fence: false,
             operation: Operation::Invalidate(0),
-            sg_list: SgList::new(entries)?,
+            sg_list: SgList::new(entries, inline, owner)?,
         })
+    }
+
+    fn copy(ring: &mut RequestRing) -> Option<Self::Copy> {
+        ring.take()
+    }
+
+    fn decode(&mut self, copy: &Self::Copy) {
+        let entry = Sqe::decode(copy);
+        self.id = entry.id;
+        self.signalled = entry.signalled;
+        self.solicited = entry.solicited;
+        self.fence = entry.fence;
+        self.sg_list.clear();
+        let mut fill = |payload: &Payload| match payload {
+            Payload::List(list) => self.sg_list.fill_from(list),
+            Payload::Inline(inline) => self.sg_list.fill_inline(inline),
+        };
+        self.operation = match &entry.operation {
+            Err(refusal) => Operation::Refused(Status::of_refusal(*refusal)),
+            Ok(sqe::Operation::Send {
+                invalidate,
+                payload,
+            }) => {
+                fill(payload);
+                Operation::Send {
+                    invalidate: *invalidate,
+                }
+            }
+            Ok(sqe::Operation::Write {
+                stag,
+                offset,
+                payload,
+            }) => {
+                fill(payload);
+                Operation::Write {
+                    stag: *stag,
+                    offset: *offset,
+                }
+            }
+            Ok(sqe::Operation::Read {
+                stag,
+                offset,
+                sink,
+                invalidate,
+            }) => Operation::Read {
+                stag: *stag,
+                offset: *offset,
+                sink_stag: sink.lkey,
+                sink_offset: sink.address,
+                length: sink.length,
+                invalidate: *invalidate,
+            },
+        };
     }
 
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result {
@@ -261,7 +455,10 @@ impl Request for SendRequest {
         let entries = match self.operation {
             Operation::Send { .. } | Operation::Write { .. } => wr.num_sge,
             // The list of a Read names the sink.
-            Operation::Read { .. } | Operation::Register { .. } | Operation::Invalidate(_) => 0,
+            Operation::Read { .. }
+            | Operation::Register { .. }
+            | Operation::Invalidate(_)
+            | Operation::Refused(_) => 0,
         };
         // SAFETY: The caller promises a valid list, whose memory stays allocated.
         unsafe { self.sg_list.fill(wr.sg_list, entries)? };
@@ -374,6 +571,10 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
                 remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             },
+            // Consumers register without it what is written for a Read.
+            local_write: true,
+            // It is a fast registration, and the consumer decides which queue pair uses it.
+            remote_invalidate: true,
             mapping,
         },
     })
@@ -382,12 +583,32 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
 impl Request for ReceiveRequest {
     type Raw = cbindings::ib_recv_wr;
 
-    fn new(owner_qp: usize, entries: usize) -> Result<Self> {
+    type Copy = [u64; Rqe::WORDS];
+
+    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self> {
         Ok(Self {
             id: 0,
             owner_qp,
-            sg_list: SgList::new(entries)?,
+            sg_list: SgList::new(entries, 0, owner)?,
+            refused: None,
         })
+    }
+
+    fn copy(ring: &mut RequestRing) -> Option<Self::Copy> {
+        ring.take()
+    }
+
+    fn decode(&mut self, copy: &Self::Copy) {
+        let entry = Rqe::decode(copy);
+        self.id = entry.id;
+        self.refused = None;
+        match &entry.list {
+            Ok(list) => self.sg_list.fill_from(list),
+            Err(refusal) => {
+                self.sg_list.clear();
+                self.refused = Some(Status::of_refusal(*refusal));
+            }
+        }
     }
 
     unsafe fn fill(&mut self, raw: *const Self::Raw, _: bool) -> Result {

@@ -5,6 +5,7 @@
  */
 #include "bindings.h"
 #include <linux/moduleparam.h>
+#include <linux/sched/signal.h>
 #include <net/sctp/sctp.h>
 
 /* It does not change once the module is loaded. */
@@ -13,6 +14,11 @@ module_param_string(sctp_addresses, sctp_addresses, sizeof(sctp_addresses),
 		    0444);
 MODULE_PARM_DESC(sctp_addresses,
 		 "Addresses that SCTP associations have besides the one they were made for, with commas between them");
+
+/* Nor does this one. */
+static bool user;
+module_param(user, bool, 0444);
+MODULE_PARM_DESC(user, "Whether programs may use the devices (default: no)");
 
 struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
 {
@@ -53,6 +59,13 @@ enum ib_port_state rust_rdma_helper_ib_get_curr_port_state(struct net_device *de
 enum ib_mtu rust_rdma_helper_ib_mtu_int_to_enum(int mtu)
 {
 	return ib_mtu_int_to_enum(mtu);
+}
+
+struct ib_umem *rust_rdma_helper_ib_umem_get_va(struct ib_device *device,
+						unsigned long address,
+						size_t size, int access)
+{
+	return ib_umem_get_va(device, address, size, access);
 }
 
 void rust_rdma_helper_init_waitqueue_func_entry(struct wait_queue_entry *entry,
@@ -106,6 +119,16 @@ pgprot_t rust_rdma_helper_PAGE_KERNEL(void)
 	return PAGE_KERNEL;
 }
 
+u64 rust_rdma_helper_rdma_user_mmap_get_offset(const struct rdma_user_mmap_entry *entry)
+{
+	return rdma_user_mmap_get_offset(entry);
+}
+
+struct ib_ucontext *rust_rdma_helper_rdma_udata_to_ucontext(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
 void rust_rdma_helper_read_lock_bh(rwlock_t *lock)
 {
 	read_lock_bh(lock);
@@ -114,6 +137,12 @@ void rust_rdma_helper_read_lock_bh(rwlock_t *lock)
 void rust_rdma_helper_read_unlock_bh(rwlock_t *lock)
 {
 	read_unlock_bh(lock);
+}
+
+bool rust_rdma_helper_same_thread_group(struct task_struct *a,
+					struct task_struct *b)
+{
+	return same_thread_group(a, b);
 }
 
 const char *rust_rdma_helper_sctp_addresses(void)
@@ -129,6 +158,16 @@ u32 rust_rdma_helper_sctp_frag_point(struct sock *sk)
 	asoc = list_first_entry_or_null(&sctp_sk(sk)->ep->asocs,
 					struct sctp_association, asocs);
 	return asoc ? asoc->frag_point : 0;
+}
+
+struct scatterlist *rust_rdma_helper_sg_next(struct scatterlist *sg)
+{
+	return sg_next(sg);
+}
+
+void *rust_rdma_helper_sg_virt(struct scatterlist *sg)
+{
+	return sg_virt(sg);
 }
 
 bool rust_rdma_helper_sk_stream_is_writeable(const struct sock *sk)
@@ -167,9 +206,30 @@ struct tcp_skb_cb *rust_rdma_helper_TCP_SKB_CB(struct sk_buff *skb)
 	return TCP_SKB_CB(skb);
 }
 
+bool rust_rdma_helper_user(void)
+{
+	return user;
+}
+
+struct ib_udata *rust_rdma_helper_uverbs_attr_bundle_to_udata(struct uverbs_attr_bundle *attrs)
+{
+	return &attrs->driver_udata;
+}
+
 struct net_device *rust_rdma_helper_vlan_dev_real_dev(const struct net_device *dev)
 {
 	return vlan_dev_real_dev(dev);
+}
+
+bool rust_rdma_helper_vma_is_executable(const struct vm_area_struct *vma)
+{
+	return vma->vm_flags & VM_EXEC;
+}
+
+/* It does not grow, is in no core dump, and cannot become executable. */
+void rust_rdma_helper_vma_restrict(struct vm_area_struct *vma)
+{
+	vm_flags_mod(vma, VM_DONTEXPAND | VM_DONTDUMP, VM_MAYEXEC);
 }
 
 void rust_rdma_helper_write_lock_bh(rwlock_t *lock)

@@ -18,6 +18,7 @@ use crate::{
 use kernel::prelude::*;
 use provider::{
     borrowed::Piece,
+    region::Access,
     wr::{
         Operation,
         Run, //
@@ -33,14 +34,37 @@ use rdmap::{
     }, //
 };
 
-/// Returns a function that copies pieces one behind the other.
-fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {
-    let mut at = 0_usize;
-    move |piece| {
-        let end = at.saturating_add(usize::try_from(piece.len())?);
-        piece.copy_to(to.get_mut(at..end).ok_or(EINVAL)?)?;
-        at = end;
-        Ok(())
+/// Copies octets one behind the other.
+struct Gather<'a> {
+    to: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Gather<'a> {
+    fn new(to: &'a mut [u8]) -> Self {
+        Self { to, at: 0 }
+    }
+
+    /// Returns the place of the next octets.
+    fn next(&mut self, length: usize) -> Result<&mut [u8]> {
+        let end = self.at.saturating_add(length);
+        let place = self.to.get_mut(self.at..end).ok_or(EINVAL)?;
+        self.at = end;
+        Ok(place)
+    }
+
+    fn piece(&mut self, piece: Piece<'_>) -> Result {
+        piece.copy_to(self.next(usize::try_from(piece.len())?)?)
+    }
+
+    fn run(&mut self, memory: &RegisteredMemory<'_>, run: Run<'_>) -> Result {
+        match run {
+            Run::Inline(octets) => {
+                self.next(octets.len())?.copy_from_slice(octets);
+                Ok(())
+            }
+            run => memory.pieces(run, Access::Read, |piece| self.piece(piece)),
+        }
     }
 }
 
@@ -166,14 +190,15 @@ impl<O: EstablishedConn> Stream<O> {
             } => {
                 let request = self.sends.get(number).ok_or(SendError::Payload)?;
                 self.conn.add(header, length, |to| {
-                    let mut gather = gather(to);
-                    let memory = |run: Run<'_>| memory.pieces(run, &mut gather);
-                    request.sg_list.runs(offset, length, memory)
+                    let mut gather = Gather::new(to);
+                    let copy = |run: Run<'_>| gather.run(memory, run);
+                    request.sg_list.runs(offset, length, copy)
                 })
             }
-            Payload::Response(range) => self
-                .conn
-                .add(header, range.length, |to| memory.copy(range, gather(to))),
+            Payload::Response(range) => self.conn.add(header, range.length, |to| {
+                let mut gather = Gather::new(to);
+                memory.copy(range, Access::Read, |piece| gather.piece(piece))
+            }),
         }
     }
 

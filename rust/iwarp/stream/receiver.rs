@@ -16,7 +16,11 @@ use kernel::{
 };
 use provider::{
     borrowed::Piece,
-    queue::Queues,
+    queue::{
+        QpEvent,
+        Queues, //
+    },
+    region::Access,
     wr::{
         ReceiveRequest,
         Run,
@@ -25,6 +29,7 @@ use provider::{
 };
 use rdmap::{
     fault::{
+        Cause,
         Code,
         Fault,
         OffendingSegment,
@@ -132,6 +137,7 @@ impl<O: Order> Receiver<'_, '_, O> {
             Ok(place) => place,
             Err(Refusal::Fault(fault)) => {
                 self.tx.fail(fault);
+                self.complete_too_long(fault);
                 return self.deliver();
             }
             Err(Refusal::Terminate(_) | Refusal::Order(_)) => return Ok(Handled::Ended),
@@ -150,11 +156,14 @@ impl<O: Order> Receiver<'_, '_, O> {
                 length,
             } => {
                 let request = self.receives.get(receive).ok_or(EINVAL)?;
-                let memory = |run: Run<'_>| self.memory.pieces(run, &mut copy);
-                request.sg_list.runs(offset, length, memory)
+                let memory = |run: Run<'_>| self.memory.pieces(run, Access::Write, &mut copy);
+                match request.refused() {
+                    None => request.sg_list.runs(offset, length, memory),
+                    Some(_) => Err(EINVAL),
+                }
             }
             Placement::Write(range) | Placement::Response { range, .. } => {
-                self.memory.copy(range, copy)
+                self.memory.copy(range, Access::Write, copy)
             }
             Placement::Nothing => Ok(()),
         };
@@ -164,8 +173,15 @@ impl<O: Order> Receiver<'_, '_, O> {
         }
         self.rx.not_placed();
         self.tx.fail(match place {
-            // The consumer has posted memory that is not registered.
-            Placement::Receive { .. } => Fault::LOCAL,
+            // The consumer has posted memory that is not registered, or may not be written.
+            Placement::Receive { receive, .. } => {
+                if let Some(request) = self.receives.take(receive) {
+                    let status = request.refused().unwrap_or(Status::Failed);
+                    self.queues
+                        .complete_receive(request, status, 0, false, None);
+                }
+                Fault::LOCAL
+            }
             // It was invalidated since it was looked up.
             _ => {
                 let violation = Violation::Tagged(Denied::Invalid);
@@ -175,10 +191,25 @@ impl<O: Order> Receiver<'_, '_, O> {
         self.deliver()
     }
 
+    /// Completes the Receive of a process that a message was too long for: that of the oldest one
+    /// that is not complete. A consumer in the kernel sees it flushed.
+    fn complete_too_long(&mut self, fault: Fault) {
+        if fault.cause != Cause::Peer(Violation::TooLong) || !self.queues.is_of_process() {
+            return;
+        }
+        if let Some(request) = self.receives.take_oldest() {
+            self.queues
+                .complete_receive(request, Status::TooLong, 0, false, None);
+        }
+    }
+
     /// Passes posted Receives to the engine.
     fn take_receives(&mut self) {
-        while let Some(request) = self.queues.take_receive() {
-            let posted = self.rx.post_receive(request.sg_list.len());
+        for _ in 0..self.queues.queue_sizes().receives {
+            let Some(request) = self.queues.take_receive() else {
+                return;
+            };
+            let posted = self.rx.post_receive(request.capacity());
             let left = match posted {
                 Ok(number) => self.receives.put(number, request),
                 Err(_) => Some(request),
@@ -202,6 +233,13 @@ impl<O: Order> Receiver<'_, '_, O> {
                     invalidated,
                 })) => {
                     let request = self.receives.take(receive).ok_or(EINVAL)?;
+                    if let Some(status) = request.refused() {
+                        // The message has no octets, and so needed no memory.
+                        self.queues
+                            .complete_receive(request, status, 0, false, None);
+                        self.tx.fail(Fault::LOCAL);
+                        return Ok(Handled::Done);
+                    }
                     let invalidated = invalidated.map(|stag| stag.0);
                     self.queues.complete_receive(
                         request,
@@ -229,7 +267,7 @@ impl<O: Order> Receiver<'_, '_, O> {
                     // Argues for P3.2-7.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);
-                    self.queues.report_fatal();
+                    self.queues.report(QpEvent::Fatal);
                     return Ok(Handled::Ended);
                 }
                 Err(fault) => {

@@ -67,7 +67,7 @@ impl Consumer {
             send_sge: 1,
             receive_sge: 1,
         };
-        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true)?;
+        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true, None)?;
         Ok(Self { queues, cq })
     }
 
@@ -95,7 +95,7 @@ impl Consumer {
     /// Returns the next completion: the id of its request, and whether it succeeded.
     pub fn completion(&self) -> Option<(u64, bool)> {
         let entry = self.cq.pop()?;
-        Some((entry.id, entry.status == Status::Success.code()))
+        Some((entry.id, entry.status == Status::Success))
     }
 
     /// Registers so many pages, at offset 0, for the peer to read. Returns the STag. Sleeps.
@@ -126,6 +126,8 @@ fn register(
         base: 0,
         length: u64::try_from(length)?,
         access,
+        local_write: true,
+        remote_invalidate: true,
         mapping: region.mapping(),
     })?;
     Ok((region, index << 8 | u32::from(KEY)))

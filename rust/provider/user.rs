@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Processes that use a device: their contexts, and what they map and are told.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
+//!
+//! A device has these operations if the module's parameter `user` says so. Without them it has no
+//! character device.
+//!
+//! A process maps a ring for each of its queues ([`mapping`], [`shared`]), and the crate `uabi`
+//! knows what is in it ([`rings`]). A process can write all of a ring at any time, so each access
+//! is of one word, and what is decided is decided on copies.
+
+pub(crate) mod mapping;
+pub(crate) mod region;
+pub(crate) mod rings;
+pub(crate) mod shared;
+
+use crate::errno;
+use core::ptr::NonNull;
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*,
+    sync::aref::ARef,
+    task::Task, //
+};
+
+/// Says whether processes may use devices.
+pub(crate) fn is_offered() -> bool {
+    // SAFETY: The function reads a parameter that does not change.
+    unsafe { cbindings::user() }
+}
+
+/// A call of a process.
+///
+/// # Invariants
+///
+/// It is the `ib_udata` of a call that lasts as long as the value, with a context.
+#[derive(Clone, Copy)]
+pub(crate) struct Call(NonNull<cbindings::ib_udata>);
+
+impl Call {
+    /// Takes the data of a call. [`None`] if it is a consumer of the kernel who calls.
+    ///
+    /// # Safety
+    ///
+    /// `udata` is null, or of a call that lasts as long as the value, with a context.
+    pub(crate) unsafe fn new(udata: *mut cbindings::ib_udata) -> Option<Self> {
+        // INVARIANT: The caller promises it.
+        NonNull::new(udata).map(Self)
+    }
+
+    /// Takes the data of a call with these attributes, as [`Self::new`] does.
+    ///
+    /// # Safety
+    ///
+    /// `attrs` is null, or of a call that lasts as long as the value, with a context.
+    pub(crate) unsafe fn of(attrs: *mut cbindings::uverbs_attr_bundle) -> Option<Self> {
+        let attrs = NonNull::new(attrs)?;
+        // SAFETY: The caller promises valid attributes.
+        let udata = unsafe { cbindings::uverbs_attr_bundle_to_udata(attrs.as_ptr()) };
+        // SAFETY: The caller promises that their call lasts.
+        unsafe { Self::new(udata) }
+    }
+
+    /// Returns the context of the process.
+    pub(crate) fn context(self) -> *mut cbindings::ib_ucontext {
+        // SAFETY: By the type invariants it is data of a call with a context.
+        unsafe { cbindings::rdma_udata_to_ucontext(self.0.as_ptr()) }
+    }
+
+    /// Answers, with as much as the process has room for. Sleeps.
+    pub(crate) fn respond(self, octets: &[u8]) -> Result {
+        // SAFETY: By the type invariants it is data of a call; `octets` has that many.
+        to_result(unsafe {
+            cbindings::_ib_respond_udata(self.0.as_ptr(), octets.as_ptr().cast(), octets.len())
+        })
+    }
+}
+
+/// The process that made an object.
+pub(crate) struct Owner(ARef<Task>);
+
+impl Owner {
+    /// Returns the process that calls.
+    pub(crate) fn current() -> Self {
+        let current = current!();
+        let task: &Task = current;
+        Self(task.into())
+    }
+
+    /// Says whether that process calls now.
+    pub(crate) fn is_current(&self) -> bool {
+        // SAFETY: Both tasks are there: the reference keeps one, and the other one runs.
+        unsafe { cbindings::same_thread_group(current!().as_ptr(), self.0.as_ptr()) }
+    }
+}
+
+/// `alloc_ucontext`.
+///
+/// # Safety
+///
+/// For the core only: `udata` is of the call.
+pub(crate) unsafe extern "C" fn alloc_context(
+    _: *mut cbindings::ib_ucontext,
+    udata: *mut cbindings::ib_udata,
+) -> ffi::c_int {
+    errno(|| {
+        // SAFETY: The core passes data of the call. The context is not asked for.
+        let call = unsafe { Call::new(udata) }.ok_or(EINVAL)?;
+        call.respond(&uabi::response::CONTEXT)
+    })
+}
+
+/// `dealloc_ucontext`: all objects of the process are gone, and a context has no data here.
+///
+/// # Safety
+///
+/// For the core only.
+pub(crate) unsafe extern "C" fn dealloc_context(_: *mut cbindings::ib_ucontext) {}
+
+/// `disassociate_ucontext`: the device goes, and the process keeps its file and its mappings. Those
+/// are pages that have references of their own. Without this function the device would wait for the
+/// process.
+///
+/// # Safety
+///
+/// For the core only.
+pub(crate) unsafe extern "C" fn disassociate(_: *mut cbindings::ib_ucontext) {}
