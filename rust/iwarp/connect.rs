@@ -67,11 +67,12 @@ impl<L: Llp> Connecting<L> {
         net: &Net,
         endpoints: Endpoints,
         parameters: ConnParams<'_>,
+        peer_to_peer: bool,
         id: CmId,
         events: Arc<EventTarget>,
     ) -> Result<KBox<Self>> {
         let room = KBox::<Self>::new_uninit(GFP_KERNEL)?;
-        let active = L::Active::connect(net, endpoints, parameters, events)?;
+        let active = L::Active::connect(net, endpoints, parameters, peer_to_peer, events)?;
         Ok(room.write(Self {
             active,
             since: Instant::now(),

@@ -242,6 +242,11 @@ impl<L: Llp> Qp<L> {
             .is_ok()
     }
 
+    /// Says whether it is one of a process.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.queues.is_of_process()
+    }
+
     /// Says whether it may be connected.
     fn is_connectable(&self) -> bool {
         match self.state() {

@@ -205,6 +205,7 @@ impl llp::Active for Active {
         net: &Net,
         endpoints: Endpoints,
         parameters: ConnParams<'_>,
+        _: bool,
         events: Arc<EventTarget>,
     ) -> Result<Self> {
         let private_data = llp::cm_private_data(parameters.private_data).ok_or(EINVAL)?;

@@ -205,6 +205,11 @@ impl<O: Order> Receiver<'_, '_, O> {
 
     /// Passes posted Receives to the engine.
     fn take_receives(&mut self) {
+        // What is left then is flushed: some that were taken may be complete, for which there is no
+        // room again.
+        if self.queues.is_of_process() && self.tx.fault().is_some() {
+            return;
+        }
         for _ in 0..self.queues.queue_sizes().receives {
             let Some(request) = self.queues.take_receive() else {
                 return;

@@ -28,6 +28,10 @@ use rdmap::{
         Fault,
         LlpError, //
     },
+    header::{
+        Header,
+        Model, //
+    },
     mpa::{
         crc,
         frame::{
@@ -40,7 +44,8 @@ use rdmap::{
         startup::StreamParams, //
     },
     order::InOrder,
-    rx::HEAD_LEN, //
+    rx::HEAD_LEN,
+    stag::Stag, //
 };
 use socket::{
     ConnState,
@@ -71,7 +76,8 @@ pub(crate) struct TcpEstablished {
 
 impl TcpEstablished {
     /// Creates a connection with the negotiated properties. `reply` is the frame that the passive
-    /// side has to send first. Sleeps.
+    /// side has to send first. The active side sends a Write of no octets first, if the peer waits
+    /// for it. Sleeps.
     pub(super) fn new(
         connection: TcpConn<EventTarget>,
         agreed: &StreamParams,
@@ -80,6 +86,14 @@ impl TcpEstablished {
         let mut outbox = Outbox::new(agreed.send_markers, agreed.crc)?;
         if let Some(reply) = reply {
             outbox.raw(reply)?;
+        } else if agreed.rtr.is_some() {
+            let model = Model::Tagged {
+                response: false,
+                stag: Stag(0),
+                offset: 0,
+            };
+            let write = Header { last: true, model };
+            outbox.fpdu(write.emit().as_slice(), 0, |_| Ok(()))?;
         }
         Ok(Self {
             connection,

@@ -72,6 +72,7 @@ fn offer(ird: u32, ord: u32) -> Offer {
         },
         max_ird: MAX_READS,
         enhanced: true,
+        peer_to_peer: false,
     }
 }
 
@@ -141,9 +142,13 @@ impl llp::Active for Active {
         net: &Net,
         endpoints: Endpoints,
         parameters: ConnParams<'_>,
+        peer_to_peer: bool,
         events: Arc<EventTarget>,
     ) -> Result<Self> {
-        let initiator = Initiator::new(offer(parameters.ird, parameters.ord));
+        let initiator = Initiator::new(Offer {
+            peer_to_peer,
+            ..offer(parameters.ird, parameters.ord)
+        });
         let mut buffer = KBox::new([0; Frame::MAX_LEN], GFP_KERNEL)?;
         let request = initiator.request(parameters.private_data);
         let request_len = request.emit(&mut *buffer).map_err(|_| EINVAL)?;

@@ -12,6 +12,7 @@
 
 use crate::enhanced::Enhanced;
 use crate::enhanced::ReadLimits;
+use crate::enhanced::RtrMessages;
 use crate::fault::LlpError;
 use crate::fault::Misuse;
 use crate::wire::put;
@@ -155,6 +156,9 @@ pub struct Offer {
     pub max_ird: u16,
     /// It uses revision 2 and negotiates the Reads. A responder follows the Request instead.
     pub enhanced: bool,
+    /// It offers to say that it is ready to receive, with a Write of no octets, so that either side
+    /// may send first (RFC 6581, section 9.2). A responder follows the Request instead.
+    pub peer_to_peer: bool,
 }
 
 impl Offer {
@@ -181,7 +185,7 @@ pub struct StreamParams {
     pub reads: ReadLimits,
     /// The message by which the active side says that it is ready to receive, if the passive one
     /// waits for it.
-    pub rtr: Option<crate::enhanced::RtrMessages>,
+    pub rtr: Option<RtrMessages>,
 }
 
 /// The peer's decision on a Request.
@@ -210,7 +214,11 @@ impl Initiator {
         self.offer.enhanced.then(|| Enhanced {
             ird: crate::enhanced::ReadDepth::new(self.offer.reads.ird),
             ord: crate::enhanced::ReadDepth::new(self.offer.reads.ord),
-            ..Enhanced::default()
+            peer_to_peer: self.offer.peer_to_peer,
+            rtr: RtrMessages {
+                write: self.offer.peer_to_peer,
+                ..RtrMessages::default()
+            },
         })
     }
 
@@ -244,13 +252,18 @@ impl Initiator {
             (None, None) => self.offer.reads,
             _ => return Err(LlpError::Startup),
         };
-        // No ready-to-receive message was offered. Nothing obliges this end to send one.
+        // If no ready-to-receive message was offered, nothing obliges this end to send one.
+        let waits = |answer: &Enhanced| answer.peer_to_peer && self.offer.peer_to_peer;
+        let rtr = reply.enhanced.filter(waits).map(|answer| answer.rtr);
+        if rtr.is_some_and(|rtr| !rtr.write) {
+            return Err(LlpError::NoMatchingRtr);
+        }
         let stream = StreamParams {
             crc: self.offer.crc || reply.crc,
             send_markers: reply.markers,
             receive_markers: self.offer.markers,
             reads,
-            rtr: None,
+            rtr,
         };
         Ok(Outcome::Accepted(stream, reply.private_data))
     }
@@ -408,6 +421,7 @@ mod tests {
         reads: ReadLimits { ird: 4, ord: 2 },
         max_ird: 16,
         enhanced: true,
+        peer_to_peer: false,
     };
 
     fn connect(active: Offer, passive: Offer) -> (StreamParams, StreamParams) {
@@ -615,6 +629,45 @@ mod tests {
         responder.request(&request).unwrap();
         let refusal = Err(Failed::Llp(LlpError::NoMatchingRtr));
         assert_eq!(responder.accept(&[]), refusal);
+    }
+
+    #[test]
+    fn initiator_offers_a_write_that_says_it_is_ready() {
+        let offer = Offer {
+            peer_to_peer: true,
+            ..OFFER
+        };
+        let (active, passive) = connect(offer, OFFER);
+        let write = RtrMessages {
+            write: true,
+            ..RtrMessages::default()
+        };
+        assert_eq!((active.rtr, passive.rtr), (Some(write), Some(write)));
+        let (active, passive) = connect(OFFER, offer);
+        assert_eq!((active.rtr, passive.rtr), (None, None));
+    }
+
+    /// A peer that does not wait for the message gets none, and it may not wait for another one.
+    #[test]
+    fn initiator_says_that_it_is_ready_as_it_offered() {
+        let initiator = Initiator::new(Offer {
+            peer_to_peer: true,
+            ..OFFER
+        });
+        let answered = |ird: u8, ord: u8| {
+            let mut octets = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
+            octets.extend([ird, 2, ord, 4]);
+            let (reply, _) = Frame::parse(Kind::Reply, &octets).unwrap().unwrap();
+            match initiator.reply(&reply) {
+                Ok(Outcome::Accepted(stream, _)) => Ok(stream.rtr.is_some()),
+                Ok(Outcome::Rejected(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        assert_eq!(answered(0, 0), Ok(false));
+        assert_eq!(answered(0x80, 0x80), Ok(true));
+        assert_eq!(answered(0x80, 0x40), Err(LlpError::NoMatchingRtr));
+        assert_eq!(answered(0xc0, 0), Err(LlpError::NoMatchingRtr));
     }
 
     // Shows M-8.

@@ -122,6 +122,7 @@ fn gv08_request_of_siw() {
         reads: ReadLimits { ird: 4, ord: 2 },
         max_ird: 4,
         enhanced: true,
+        peer_to_peer: false,
     });
     let mut out = [0; Frame::MAX_LEN];
     let length = ours.request(b"HELLO").emit(&mut out).unwrap();

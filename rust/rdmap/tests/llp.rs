@@ -324,6 +324,7 @@ fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
         reads: ReadLimits { ird: 4, ord: 2 },
         max_ird: 16,
         enhanced: true,
+        peer_to_peer: false,
     };
     for ord in [4, 5, 16, 17] {
         let mut request = b"MPA ID Req Frame\x50\x02\x00\x04\x00\x08\x00".to_vec();
