@@ -98,7 +98,8 @@ impl<L: Llp> Driver for Device<L> {
     ) -> Result {
         let net = netdev.net()?;
         Qp::connect(qp, |events| {
-            // Programs of either side send first. No consumer in the kernel accepts and sends first.
+            // Programs of either side send first. No consumer in the kernel accepts and sends
+            // first.
             let peer_to_peer = qp.is_of_process();
             Connecting::new(&net, endpoints, parameters, peer_to_peer, id, events)
         })

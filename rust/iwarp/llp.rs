@@ -149,8 +149,8 @@ pub(crate) trait Active: Send + Sized {
     /// The connection that results.
     type Established;
 
-    /// Begins to connect. If it is `peer_to_peer` the passive side may send first, where that is not
-    /// always so. Sleeps, but not for the peer.
+    /// Begins to connect. If it is `peer_to_peer` the passive side may send first, where that is
+    /// not always so. Sleeps, but not for the peer.
     fn connect(
         net: &Net,
         endpoints: Endpoints,
