@@ -74,16 +74,16 @@ fn active(offer: Offer, octets: &[u8]) {
             assert!(!reply.reject && reply.revision == request.revision);
             assert_eq!(reply.enhanced.is_some(), request.enhanced.is_some());
             assert_eq!(private_data, reply.private_data);
+            assert!(offer.peer_to_peer || stream.rtr.is_none());
             check(offer, &reply, stream);
         }
         Ok(Outcome::Rejected(private_data)) => {
             assert!(reply.reject);
             assert_eq!(private_data, reply.private_data);
         }
-        Err(error) => assert!(matches!(
-            error,
-            LlpError::Startup | LlpError::InsufficientIrd
-        )),
+        Err(LlpError::Startup | LlpError::InsufficientIrd) => {}
+        Err(LlpError::NoMatchingRtr) => assert!(offer.peer_to_peer),
+        Err(error) => panic!("{error:?}"),
     }
 }
 
@@ -138,6 +138,7 @@ fuzz_target!(|input: &[u8]| {
         reads,
         max_ird: reads.ird + u16::from(what >> 6),
         enhanced: what & 16 != 0,
+        peer_to_peer: what & 32 != 0,
     };
     match what & 1 {
         0 => active(offer, octets),
