@@ -65,6 +65,12 @@ impl Workqueue {
         )
     }
 
+    /// Creates a workqueue for work that processes cause: it has the priority of a process, on any
+    /// CPU, and nothing waits behind it. Sleeps.
+    pub fn for_processes(name: &'static CStr) -> Result<Self> {
+        Self::new(name, cbindings::wq_flags_WQ_UNBOUND)
+    }
+
     /// Creates a workqueue with this name, and with flags of `alloc_workqueue`. Sleeps.
     pub fn new(name: &'static CStr, flags: c_uint) -> Result<Self> {
         // SAFETY: The name is a static string.
@@ -97,45 +103,63 @@ impl Drop for Workqueue {
 kernel::sync::global_lock! {
     // SAFETY: `ModuleQueue::start` initialises it before it sets `READY`, without which nobody uses
     // it.
-    unsafe(uninit) static QUEUE: Mutex<Option<Arc<Workqueue>>> = None;
+    unsafe(uninit) static QUEUES: Mutex<Option<[Arc<Workqueue>; 2]>> = None;
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 static READY: AtomicBool = AtomicBool::new(false);
 
-/// The workqueue of this module. When it is dropped, all work that was queued has run.
+/// The workqueues of this module: its own, and one for work that processes cause. When it is
+/// dropped, all work that was queued has run.
 pub struct ModuleQueue(());
 
 impl ModuleQueue {
-    /// Creates the workqueue. `EBUSY` after the first time. Sleeps.
-    pub fn start(name: &'static CStr) -> Result<Self> {
+    /// Creates the workqueues, with these names. `EBUSY` after the first time. Sleeps.
+    pub fn start(name: &'static CStr, user_name: &'static CStr) -> Result<Self> {
         if STARTED.swap(true, Ordering::Relaxed) {
             return Err(EBUSY);
         }
         // SAFETY: By the swap of `STARTED` above this is the first and only time.
-        unsafe { QUEUE.init() };
+        unsafe { QUEUES.init() };
         READY.store(true, Ordering::Release);
-        *QUEUE.lock() = Some(Arc::new(Workqueue::per_cpu(name)?, GFP_KERNEL)?);
+        let queues = [
+            Arc::new(Workqueue::per_cpu(name)?, GFP_KERNEL)?,
+            Arc::new(Workqueue::for_processes(user_name)?, GFP_KERNEL)?,
+        ];
+        *QUEUES.lock() = Some(queues);
         Ok(Self(()))
     }
 }
 
 impl Drop for ModuleQueue {
     fn drop(&mut self) {
-        let queue = QUEUE.lock().take();
-        if let Some(queue) = queue {
+        let queues = QUEUES.lock().take();
+        for queue in queues.iter().flatten() {
             // Work that runs may hold references to the workqueue. Afterwards this is the last one.
             queue.flush();
         }
     }
 }
 
-/// Returns the workqueue of this module. `ENODEV` if there is none. Sleeps.
-pub fn module_queue() -> Result<Arc<Workqueue>> {
+/// Returns the workqueues of this module. `ENODEV` if there are none. Sleeps.
+fn module_queues() -> Result<[Arc<Workqueue>; 2]> {
     match READY.load(Ordering::Acquire) {
-        true => QUEUE.lock().clone().ok_or(ENODEV),
+        true => QUEUES.lock().clone().ok_or(ENODEV),
         false => Err(ENODEV),
     }
+}
+
+/// Returns the workqueue of this module. `ENODEV` if there is none. Sleeps.
+pub fn module_queue() -> Result<Arc<Workqueue>> {
+    let [own, _] = module_queues()?;
+    Ok(own)
+}
+
+/// Returns the workqueue of this module for work that processes cause. `ENODEV` if there is none.
+/// Sleeps.
+pub fn module_user_queue() -> Result<Arc<Workqueue>> {
+    let [_, user] = module_queues()?;
+    Ok(user)
 }
 
 /// An object with a worker.

@@ -208,7 +208,10 @@ impl<L: Llp> Qp<L> {
         closing_conns: Arc<ClosingConns<L>>,
         pd: ProtectionDomain,
     ) -> Result<Arc<Self>> {
-        let queue = work::module_queue()?;
+        let queue = match queues.is_of_process() {
+            true => work::module_user_queue()?,
+            false => work::module_queue()?,
+        };
         let inner = Inner {
             phase: Phase::Unbound,
             events: None,
@@ -490,7 +493,12 @@ impl<L: Llp> Work for Qp<L> {
     }
 
     fn run(this: Arc<Self>) {
-        for _ in 0..ROUND_BUDGET {
+        // A process can keep it busy for ever.
+        let rounds = match this.queues.is_of_process() {
+            true => 1,
+            false => ROUND_BUDGET,
+        };
+        for _ in 0..rounds {
             let mut inner = this.inner.lock();
             match Self::step(&this, &mut inner) {
                 Next::Step => {}

@@ -109,6 +109,9 @@ use rdmap::{
     }, //
 };
 
+/// The number of requests of a process that are taken at a time.
+const TAKE_LIMIT: usize = 256;
+
 /// An established stream.
 pub(crate) struct Stream<O: EstablishedConn> {
     conn: O,
@@ -185,7 +188,9 @@ impl<O: EstablishedConn> Stream<O> {
             }
             (Ok(Received::More), _) | (_, Ok(true)) => StreamProgress::More,
             // A completion has freed a request, and nobody tells of one that was posted before.
-            _ if self.tx.fault().is_none() && queues.has_send() => StreamProgress::More,
+            _ if queues.is_of_process() && self.tx.fault().is_none() && queues.has_send() => {
+                StreamProgress::More
+            }
             (Ok(Received::Idle | Received::Over { .. }), Ok(false)) => StreamProgress::Idle,
         }
     }
@@ -278,7 +283,12 @@ impl<O: EstablishedConn> Stream<O> {
 
     /// Passes posted requests to the engine.
     fn take_sends(&mut self, queues: &Queues, memory: &RegisteredMemory<'_>) {
-        for _ in 0..queues.queue_sizes().sends {
+        let sizes = queues.queue_sizes();
+        let limit = match queues.is_of_process() {
+            true => sizes.sends.min(TAKE_LIMIT),
+            false => sizes.sends,
+        };
+        for _ in 0..limit {
             // A process can post for ever: what is left is flushed.
             if queues.is_of_process() && self.tx.fault().is_some() {
                 return;

@@ -24,7 +24,10 @@ use crate::{
         Reservation, //
     },
     table::Table,
-    user, //
+    user::{
+        self,
+        Quota, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -64,6 +67,9 @@ pub(crate) struct DeviceData<D> {
     pub(crate) regions: Arc<Regions>,
     #[pin]
     pub(crate) queue_pairs: Table<QpEntry>,
+    // The regions and queue pairs of processes.
+    pub(crate) user_regions: Quota,
+    pub(crate) user_queue_pairs: Quota,
     pub(crate) counters: KVec<cbindings::rdma_stat_desc>,
     // The address of the device, for its GUIDs. It is not zero.
     pub(crate) hw_addr: [u8; 6],
@@ -201,14 +207,14 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
 /// # Safety
 ///
 /// The network device is live.
-unsafe fn has_foreign_device(netdev: *mut cbindings::net_device) -> bool {
+unsafe fn has_foreign_device(netdev: *mut cbindings::net_device, place: Place) -> bool {
     let id = cbindings::rdma_driver_id_RDMA_DRIVER_SIW;
     // SAFETY: The caller promises that the network device is live.
     let device = unsafe { cbindings::ib_device_get_by_netdev(netdev, id) };
     let Some(device) = NonNull::new(device) else {
         return false;
     };
-    let is_own = registry::is_own(device);
+    let is_own = registry::is_own(device, place);
     // SAFETY: The reference was just taken, and is dropped once.
     unsafe { cbindings::ib_device_put(device.as_ptr()) };
     !is_own
@@ -225,9 +231,10 @@ pub(crate) unsafe fn add<D: Driver>(
     netdev: *mut cbindings::net_device,
     owner: *mut module,
 ) -> Result {
-    let reservation = Reservation::new(Place::new(netdev, D::LINK_TYPE))?;
+    let place = Place::new(netdev, D::LINK_TYPE);
+    let reservation = Reservation::new(place)?;
     // SAFETY: The caller promises a live network device.
-    if unsafe { has_foreign_device(netdev) } {
+    if unsafe { has_foreign_device(netdev, place) } {
         return Err(EEXIST);
     }
     // SAFETY: The caller promises a live network device.
@@ -250,11 +257,14 @@ pub(crate) unsafe fn add<D: Driver>(
     let vectors = i32::try_from(unsafe { cbindings::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
+    let (user_regions, user_queue_pairs) = (Quota::new()?, Quota::new()?);
     let data = Arc::pin_init(
         pin_init!(DeviceData::<D> {
             driver,
             regions,
             queue_pairs <- Table::new(),
+            user_regions,
+            user_queue_pairs,
             counters,
             hw_addr,
         }),
@@ -385,6 +395,7 @@ impl<D: Driver> Drop for RdmaLinkType<D> {
         while let Some(found) = registry::pop(D::LINK_TYPE) {
             found.unregister();
         }
+        registry::free();
         // SAFETY: The pointer came from `into_raw`, and C has it no more.
         drop(unsafe { KBox::from_raw(blocks) });
     }

@@ -43,7 +43,8 @@ use crate::{
             RequestRing, //
         },
         Call,
-        Owner, //
+        Owner,
+        QuotaShare, //
     }, //
 };
 use core::{
@@ -122,6 +123,7 @@ struct UserData {
     // The rings for sends and receives, until the queue pair is destroyed.
     mappings: [Mapping; 2],
     slots: [Slots; 2],
+    _share: QuotaShare,
 }
 
 impl UserData {
@@ -130,7 +132,7 @@ impl UserData {
     /// # Safety
     ///
     /// The value is dropped before the context of the process is freed.
-    unsafe fn new(call: Call, slots: [Slots; 2]) -> Result<(Self, UserRings)> {
+    unsafe fn new(call: Call, slots: [Slots; 2], share: QuotaShare) -> Result<(Self, UserRings)> {
         let [sends, receives] = slots;
         let send = rings::memory(Queue::Send, sends)?;
         let receive = rings::memory(Queue::Receive, receives)?;
@@ -145,6 +147,7 @@ impl UserData {
             owner: Owner::current(),
             mappings,
             slots,
+            _share: share,
         };
         let rings = UserRings {
             send: RequestRing::new(send, Queue::Send, sends),
@@ -202,9 +205,13 @@ impl<D: Driver> Operations<D> {
                 None => (Self::queue_sizes(attributes)?, None),
                 Some(call) => {
                     let (queue_sizes, slots) = Self::user_sizes(attributes)?;
-                    // SAFETY: `destroy` drops it, or the core's call of this if it fails. The core
-                    // destroys the queue pair before the context.
-                    (queue_sizes, Some(unsafe { UserData::new(call, slots)? }))
+                    // SAFETY: The core has set the device, which is registered.
+                    let device_data = unsafe { device::data_of::<D>((*qp).device) };
+                    let share = device_data.user_queue_pairs.take()?;
+                    // SAFETY: `destroy` drops it, or this function if it fails. The core destroys
+                    // the queue pair before the context.
+                    let user = unsafe { UserData::new(call, slots, share)? };
+                    (queue_sizes, Some(user))
                 }
             };
             // SAFETY: The core has set the device, which is registered, the domain, and completion
@@ -381,10 +388,17 @@ impl<D: Driver> Operations<D> {
         // iw_cm counts its reference under the spin lock under which it found the queue pair. That
         // is an RCU read-side section, because interrupts are off, or with PREEMPT_RT because each
         // spin lock is one there.
-        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
-        unsafe { kernel::bindings::synchronize_rcu() };
-        // SAFETY: The core passes a queue pair that it created, so `create` has written the field.
+        // SAFETY: The caller promises that `insert` has written the field.
         let data = unsafe { (*qp.cast::<IbQp<D::QueuePair>>()).data.assume_init_ref() };
+        // A process may have any number of them, and its end, or that of the device, waits for one
+        // after the other.
+        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
+        unsafe {
+            match data.user.is_some() {
+                true => cbindings::synchronize_rcu_expedited(),
+                false => kernel::bindings::synchronize_rcu(),
+            }
+        }
         // The worker waits for this function, so it allocates in the same scope.
         let noio = NoIo::new();
         // iw_cm may hold references, and drop them only when it learns of the end.
@@ -605,9 +619,13 @@ impl<D: Driver> Operations<D> {
     ) -> Result<Arc<D::QueuePair>> {
         // SAFETY: The caller promises a registered device.
         let device_data = unsafe { device::data_of::<D>(device) };
+        // iw_cm has a reference to a queue pair that had this number. Another one may have it by
+        // now, and be destroyed meanwhile.
+        let _rcu = rcu::read_lock();
         let found = device_data.queue_pairs.with(number, |found| found.0);
         let found = found.ok_or(EINVAL)?;
-        // SAFETY: The caller promises that iw_cm has a reference, which keeps the queue pair.
+        // SAFETY: `end` waits for RCU readers that have found the queue pair in the table before it
+        // drops the data.
         let data = unsafe { IbQp::<D::QueuePair>::data(found.as_ptr()) };
         match &data.user {
             Some(user) if user.owner.is_current() => Ok(data.qp.clone()),

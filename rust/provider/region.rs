@@ -23,7 +23,8 @@ use crate::{
     random,
     user::{
         region::PinnedMemory,
-        Call, //
+        Call,
+        QuotaShare, //
     }, //
 };
 use core::{
@@ -336,6 +337,7 @@ pub(crate) struct IbMr {
     filling: *mut Pages,
     // That of a process. The region is invalidated before this is dropped.
     _pinned: Option<PinnedMemory>,
+    _share: Option<QuotaShare>,
 }
 
 impl IbMr {
@@ -357,6 +359,7 @@ impl IbMr {
                 region,
                 filling: null_mut(),
                 _pinned: None,
+                _share: None,
             },
             GFP_KERNEL,
         )?;
@@ -496,6 +499,7 @@ impl<D: Driver> Operations<D> {
             let call = unsafe { Call::new(udata) }.ok_or(eopnotsupp())?;
             // SAFETY: The core passes a protection domain of a registered device.
             let data = unsafe { device::data_of::<D>((*pd).device) };
+            let share = data.user_regions.take()?;
             // SAFETY: The core deregisters all regions before the device goes.
             let pinned = unsafe { PinnedMemory::new((*pd).device, start, length, access)? };
             // CAST: Random octets.
@@ -541,6 +545,7 @@ impl<D: Driver> Operations<D> {
                 region: Some(region.clone()),
                 filling: null_mut(),
                 _pinned: Some(pinned),
+                _share: Some(share),
             });
             ib_mr.ib.lkey = stag;
             ib_mr.ib.rkey = stag;

@@ -196,6 +196,15 @@ pub(crate) fn pop(link_type: &'static CStr) -> Option<Found> {
     take(|entry| entry.place.link_type == link_type)
 }
 
+/// Frees the memory of the list, if it is empty. Sleeps.
+pub(crate) fn free() {
+    let _ = with(|entries| {
+        if entries.is_empty() {
+            *entries = KVec::new();
+        }
+    });
+}
+
 /// Drops the devices that are gone. Sleeps until those that go have gone.
 fn drop_dead() {
     while let Some(found) = take(Entry::is_gone) {
@@ -209,9 +218,13 @@ pub(crate) fn has(place: Place) -> bool {
     with(|entries| entries.iter().any(is_there)).unwrap_or(false)
 }
 
-/// Says whether a device is of this module. Sleeps.
-pub(crate) fn is_own(device: NonNull<cbindings::ib_device>) -> bool {
-    let is_it = |entry: &Entry| entry.device.as_ref().is_some_and(|own| own.0 == device);
+/// Says whether a device is of this module, or may be: one of another link type than that at
+/// `place` is about to be registered on the same network device. Sleeps.
+pub(crate) fn is_own(device: NonNull<cbindings::ib_device>, place: Place) -> bool {
+    let is_it = |entry: &Entry| match &entry.device {
+        Some(own) => own.0 == device,
+        None => entry.place.netdev == place.netdev && entry.place != place,
+    };
     with(|entries| entries.iter().any(is_it)).unwrap_or(false)
 }
 

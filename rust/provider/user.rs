@@ -18,12 +18,21 @@ pub(crate) mod rings;
 pub(crate) mod shared;
 
 use crate::errno;
-use core::ptr::NonNull;
+use core::{
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    }, //
+};
 use kernel::{
     error::to_result,
     ffi,
     prelude::*,
-    sync::aref::ARef,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
     task::Task, //
 };
 
@@ -77,6 +86,39 @@ impl Call {
         to_result(unsafe {
             cbindings::_ib_respond_udata(self.0.as_ptr(), octets.as_ptr().cast(), octets.len())
         })
+    }
+}
+
+/// The number of objects of one kind that processes may have on a device. It is far below the
+/// number that there are, so that random ones are found for consumers in the kernel as well.
+pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
+
+/// How many objects of one kind processes have on a device.
+pub(crate) struct Quota(Arc<AtomicU32>);
+
+impl Quota {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(Arc::new(AtomicU32::new(0), GFP_KERNEL)?))
+    }
+
+    /// Counts one more, until the result is dropped. `ENOMEM` if there are too many.
+    pub(crate) fn take(&self) -> Result<QuotaShare> {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        // If it is one too many, the drop gives it back.
+        let share = QuotaShare(self.0.clone());
+        match before < MAX_OBJECTS {
+            true => Ok(share),
+            false => Err(ENOMEM),
+        }
+    }
+}
+
+/// An object that is counted.
+pub(crate) struct QuotaShare(Arc<AtomicU32>);
+
+impl Drop for QuotaShare {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

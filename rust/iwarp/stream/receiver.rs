@@ -35,7 +35,11 @@ use rdmap::{
         OffendingSegment,
         Violation, //
     },
-    header::Header,
+    header::{
+        Header,
+        Model,
+        Untagged, //
+    },
     order::Order,
     rx::{
         self,
@@ -137,7 +141,7 @@ impl<O: Order> Receiver<'_, '_, O> {
             Ok(place) => place,
             Err(Refusal::Fault(fault)) => {
                 self.tx.fail(fault);
-                self.complete_too_long(fault);
+                self.complete_too_long(fault, head);
                 return self.deliver();
             }
             Err(Refusal::Terminate(_) | Refusal::Order(_)) => return Ok(Handled::Ended),
@@ -193,8 +197,19 @@ impl<O: Order> Receiver<'_, '_, O> {
 
     /// Completes the Receive of a process that a message was too long for: that of the oldest one
     /// that is not complete. A consumer in the kernel sees it flushed.
-    fn complete_too_long(&mut self, fault: Fault) {
-        if fault.cause != Cause::Peer(Violation::TooLong) || !self.queues.is_of_process() {
+    fn complete_too_long(&mut self, fault: Fault, head: &[u8]) {
+        let is_send = || {
+            let header = Header::parse(head).map(|(header, _)| header.model);
+            matches!(
+                header,
+                Ok(Model::Untagged {
+                    message: Untagged::Send { .. },
+                    ..
+                })
+            )
+        };
+        let is_too_long = fault.cause == Cause::Peer(Violation::TooLong);
+        if !is_too_long || !self.queues.is_of_process() || !is_send() {
             return;
         }
         if let Some(request) = self.receives.take_oldest() {

@@ -19,6 +19,9 @@ use kernel::{
     prelude::*, //
 };
 
+// Regions of processes have pages of this size.
+const _: () = assert!(PAGE_SIZE == 4096);
+
 /// Pinned memory of a process.
 ///
 /// # Invariants
