@@ -44,6 +44,9 @@ use provider::{
 };
 use socket::sctp::Accepted;
 
+/// The least number of associations that wait to be accepted.
+const MIN_BACKLOG: u32 = 64;
+
 /// SCTP as the LLP.
 pub(crate) struct Sctp;
 
@@ -78,7 +81,9 @@ impl Llp for Sctp {
         backlog: u32,
         events: Arc<EventTarget>,
     ) -> Result<Self::Listener> {
-        listen_sockets::ListenSockets::new(netdev, address, backlog, events)
+        // SCTP aborts what its queue has no room for, where TCP lets the peer ask again. How many
+        // are undecided is limited by what the consumer says, anyway.
+        listen_sockets::ListenSockets::new(netdev, address, backlog.max(MIN_BACKLOG), events)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {
