@@ -11,6 +11,7 @@
 //! Whoever maps a ring can write all of it at any time. So no function of this crate takes memory:
 //! decoders take a copy, as an array of words, and what they decide cannot change any more. Words
 //! are those that the CPU loads and stores, in its own byte order.
+// Argues for T23.
 //!
 //! Guarantees of this crate:
 //!

@@ -96,7 +96,21 @@ struct user_cq {
 	__u32 reserved;
 };
 
-int user_create_cq(int fd, __u32 entries, struct user_cq *out)
+int user_create_channel(int fd, __s32 *channel)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_create_comp_channel_resp resp = {};
+	int ret;
+
+	cmd.create_comp_channel.response = (uintptr_t)&resp;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
+			  sizeof(cmd.create_comp_channel), sizeof(resp));
+	*channel = resp.fd;
+	return ret;
+}
+
+/* The channel is -1 if there is none. */
+int user_create_cq(int fd, __u32 entries, __s32 channel, struct user_cq *out)
 {
 	struct verbs cmd = {};
 	struct {
@@ -107,7 +121,7 @@ int user_create_cq(int fd, __u32 entries, struct user_cq *out)
 
 	cmd.create_cq.response = (uintptr_t)&resp;
 	cmd.create_cq.cqe = entries;
-	cmd.create_cq.comp_channel = -1;
+	cmd.create_cq.comp_channel = channel;
 	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_CQ,
 			  sizeof(cmd.create_cq), sizeof(resp));
 	out->handle = resp.core.cq_handle;
@@ -318,6 +332,13 @@ int user_req_notify_cq(int fd, __u32 cq)
 	cmd.req_notify_cq.cq_handle = cq;
 	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
 			   sizeof(cmd.req_notify_cq), 0);
+}
+
+int user_readable(int fd, int timeout_ms)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pollfd, 1, timeout_ms);
 }
 
 /* A command of rdma_ucm. */

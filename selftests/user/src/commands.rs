@@ -95,7 +95,7 @@ fn rings_have_a_limit(device: &Device) -> Outcome {
     for entries in [0, 1 << 30, u32::MAX - 1, u32::MAX] {
         refused(
             "a completion queue of that size",
-            context.uverbs.create_cq(entries),
+            context.uverbs.create_cq(entries, None),
             &[EINVAL, 12],
         )?;
     }

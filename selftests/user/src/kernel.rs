@@ -78,7 +78,8 @@ pub struct RawEvent {
 extern "C" {
     fn user_context(fd: c_int, async_fd: *mut i32) -> c_int;
     fn user_alloc_pd(fd: c_int, pd: *mut u32) -> c_int;
-    fn user_create_cq(fd: c_int, entries: u32, out: *mut RawCq) -> c_int;
+    fn user_create_channel(fd: c_int, channel: *mut i32) -> c_int;
+    fn user_create_cq(fd: c_int, entries: u32, channel: i32, out: *mut RawCq) -> c_int;
     fn user_destroy_cq(fd: c_int, cq: u32) -> c_int;
     fn user_create_qp(fd: c_int, pd: u32, cq: u32, s: u32, r: u32, out: *mut RawQp) -> c_int;
     fn user_init_qp(fd: c_int, qp: u32, access: u32) -> c_int;
@@ -100,6 +101,7 @@ extern "C" {
     fn user_cm_disconnect(fd: c_int, id: u32) -> c_int;
     fn user_cm_event(fd: c_int, timeout_ms: c_int, out: *mut RawEvent) -> c_int;
 
+    fn user_readable(fd: c_int, timeout_ms: c_int) -> c_int;
     fn mmap(
         at: *mut c_void,
         len: usize,
@@ -166,11 +168,21 @@ impl Uverbs {
         Ok(pd)
     }
 
+    /// `CREATE_COMP_CHANNEL`.
+    pub fn create_channel(&self) -> Result<File, Errno> {
+        let mut channel = -1;
+        // SAFETY: The file is open, and the function writes a number.
+        check(unsafe { user_create_channel(self.fd(), &mut channel) })?;
+        // SAFETY: The kernel has opened it for this process, and nobody else knows it.
+        Ok(unsafe { File::from_raw_fd(channel) })
+    }
+
     /// `CREATE_CQ`.
-    pub fn create_cq(&self, entries: u32) -> Result<RawCq, Errno> {
+    pub fn create_cq(&self, entries: u32, channel: Option<&File>) -> Result<RawCq, Errno> {
         let mut cq = RawCq::default();
-        // SAFETY: The file is open, and the function writes what `cq` is.
-        check(unsafe { user_create_cq(self.fd(), entries, &mut cq) })?;
+        let channel = channel.map_or(-1, File::as_raw_fd);
+        // SAFETY: The files are open, and the function writes what `cq` is.
+        check(unsafe { user_create_cq(self.fd(), entries, channel, &mut cq) })?;
         Ok(cq)
     }
 
@@ -244,6 +256,12 @@ impl Uverbs {
         // SAFETY: The file is open.
         check(unsafe { user_req_notify_cq(self.fd(), cq) })
     }
+}
+
+/// Waits until there is something to read.
+pub fn readable(file: &File, timeout_ms: i32) -> bool {
+    // SAFETY: The file is open.
+    unsafe { user_readable(file.as_raw_fd(), timeout_ms) > 0 }
 }
 
 /// `/dev/infiniband/rdma_cm`.

@@ -132,12 +132,28 @@ impl Cq {
 
     /// Creates a queue.
     pub fn new(context: &Context, entries: u32) -> Result<Self, String> {
+        Self::with_channel(context, entries, None)
+    }
+
+    /// Creates a queue whose events go to a channel.
+    pub fn with_channel(
+        context: &Context,
+        entries: u32,
+        channel: Option<&File>,
+    ) -> Result<Self, String> {
         let raw = context
             .uverbs
-            .create_cq(entries)
+            .create_cq(entries, channel)
             .map_err(|errno| format!("CREATE_CQ: errno {errno}"))?;
         let ring = map(&context.uverbs, raw.ring, Self::LEN, 8)?;
         Ok(Self { raw, ring, next: 0 })
+    }
+
+    /// Asks for an event at the next completion, or at the next solicited one.
+    pub fn arm(&self, solicited_only: bool) {
+        let control = self.raw.ring.slots as usize * Self::LEN;
+        let asked = if solicited_only { 1 } else { 3 };
+        self.ring.word(control).store(asked, Ordering::SeqCst);
     }
 
     /// Takes the next completion, if there is one.
