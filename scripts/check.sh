@@ -178,6 +178,9 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
+# Programs that only some tests need, which the build root lacks.
+suites() { in_root nice selftests/suites/layer.sh; }
+
 # iwarp LISTS [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
 # are those of vm.py.
 iwarp() {
@@ -237,9 +240,9 @@ uml() {
 	gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
 	settings='ROUNDS=3' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
 	gate "$KERNEL: two, faults during I/O" 1200 pair 'faults leaks.sh'
-	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp leaks.sh'
+	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
-	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp leaks.sh'
+	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the client" 900 iwarp 'iwarp_siw leaks.sh' siw iwarp-tcp
 	all_done
 }
@@ -275,10 +278,13 @@ vms() {
 	gate 'two VMs: against the in-tree client' 1200 pair in_tree c rust
 	gate 'siw builds' 300 siw
 	settings='ROUNDS=3' gate 'iWARP: one VM' 900 one_vm iwarp_single
-	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp'
+	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp user'
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
 	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
-	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp'
+	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp user'
+	gate 'programs of the suites' 900 suites
+	gate 'suites of user verbs: iwarp-tcp' 3600 iwarp user_suites
+	rdma=iwarp-sctp gate 'suites of user verbs: iwarp-sctp' 3600 pair user_suites
 }
 
 # What takes long: the long forms of the tests, and each fault so often that a rare race has its chance.

@@ -42,11 +42,13 @@ ended() {
 # listens MACHINE PORT: waits until a program there listens on that port, which a device for iWARP does by a socket. The connection
 # manager says that it listens a little before it does.
 listens() {
-	on "$1" "listening() {
-			ss -Hln --tcp --sctp 'sport = :$2' | grep . || { [ $RDMA = rxe ] && rdma resource show cm_id | grep 'LISTEN.*:$2 ' && sleep 1; }
-		}
-		for _ in {1..200}; do listening && exit; sleep 0.1; done
+	on "$1" "for _ in {1..200}; do $(listening "$2") && exit; sleep 0.1; done
 		echo 'nobody listens on the $1:'; rdma resource show cm_id; exit 1"
+}
+# is_free MACHINE PORT: waits until nobody does: the listener of a program that has ended goes a little later.
+is_free() { on "$1" "for _ in {1..200}; do $(listening "$2") || exit 0; sleep 0.1; done; exit 1"; }
+listening() {
+	echo "{ ss -Hln --tcp --sctp 'sport = :$1' | grep . || { [ $RDMA = rxe ] && rdma resource show cm_id | grep 'LISTEN.*:$1 ' && sleep 1; }; }"
 }
 
 # between MACHINE PORT SERVER CLIENT: runs one program on that machine and, once it listens on that port, the other program on the
@@ -54,6 +56,7 @@ listens() {
 between() {
 	local other=client status=0
 	if [ "$1" = client ]; then other=server; fi
+	is_free "$1" "$2" || return
 	start "$1" program "$as_nobody $3"
 	listens "$1" "$2" && on "$other" "($as_nobody $4) 2>&1 | tail -n 20; exit \${PIPESTATUS[0]}" || status=$?
 	[ "$status" -eq 0 ] || stop "$1" program
@@ -63,6 +66,7 @@ between() {
 # served PORT SERVER CLIENT: as `between server`, with a server that goes on until it is stopped.
 served() {
 	local status=0
+	is_free server "$1" || return
 	start server program "$as_nobody $2"
 	listens server "$1" && on client "($as_nobody $3) 2>&1 | tail -n 30; exit \${PIPESTATUS[0]}" || status=$?
 	stop server program

@@ -4,14 +4,14 @@
 # Programs of Debian use the device of a pair, without privileges, by the library that it has for siw: connections, messages, RDMA
 # Reads and Writes, with data that they verify; and perftest, which measures them.
 #
-# ROUNDS= messages of each program, instead of 100, or 10,000 with LONG_FORMS=yes.
+# ROUNDS= messages of each program, instead of 20, or 1,000 with LONG_FORMS=yes.
 
 . ./lib.sh
 . ./programs.sh
 need_user_verbs
 
-rounds=100
-! long_form || rounds=10000
+rounds=20
+! long_form || rounds=1000
 rounds=${ROUNDS:-$rounds}
 # shellcheck disable=SC2153 # the VM sets them
 declare -A address=([server]=$SERVER_ADDR [client]=$CLIENT_ADDR)
@@ -53,23 +53,31 @@ has_owner() {
 }
 
 # A process that is stopped makes its peer wait, and nobody else.
+pinged() { wc -c </tmp/pinger.log; }
+goes_on() {
+	local before tries=200
+	before=$(pinged)
+	until [ "$(pinged)" -gt "$before" ]; do
+		((--tries)) || { echo "nothing is sent"; return 1; }
+		sleep 0.1
+	done
+}
 waits_for_stopped() {
-	local client status=0
-	start server stopped "$as_nobody rping -s -a $SERVER_ADDR -p 7180 -C 3000 -S 4000 -V"
+	local status=0 before
+	start server stopped "$as_nobody rping -s -a $SERVER_ADDR -p 7180 -S 4000"
 	listens server 7180 || return
-	bash -c "$as_nobody rping -c -a $SERVER_ADDR -p 7180 -C 3000 -S 4000 -V" &
-	client=$!
-	sleep 0.3
-	on_server "pkill -STOP -x rping" && pings client 64 || status=$?
-	sleep 2
-	kill -0 $client && on_server "pkill -CONT -x rping" && wait $client || status=1
-	ended server stopped && return "$status"
+	start client pinger "$as_nobody rping -c -v -a $SERVER_ADDR -p 7180 -S 4000"
+	goes_on && on_server "pkill -STOP -x rping" && sleep 1 && before=$(pinged) && pings client 64 && [ "$(pinged)" -eq "$before" ] || status=$?
+	on_server "pkill -CONT -x rping" && goes_on || status=$?
+	stop client pinger
+	on_server "until [ -e /tmp/stopped.status ]; do sleep 0.1; done"
+	return "$status"
 }
 
 # perftest PROGRAM [OPTION...]
 perftest() { between server 18515 "$1 -R -F -n $rounds ${*:2}" "$1 -R -F -n $rounds ${*:2} $SERVER_ADDR"; }
 
-plan 27
+plan 26
 check "ibv_devinfo: the transport is iWARP" shows 'transport:.*iWARP'
 check "ibv_devinfo: the port is active" shows 'state:.*PORT_ACTIVE'
 check "ibv_devinfo: it has a vendor, and a version" shows 'vendor_id:.*0x[0-9a-f]*[1-9a-f]'
@@ -81,7 +89,8 @@ done
 check "eight clients of rping at once" many_ping
 check "rdma_client" between server 7471 "rdma_server -s $SERVER_ADDR" "rdma_client -s $SERVER_ADDR"
 check "ucmatose" between server 7471 "ucmatose -b $SERVER_ADDR -c 10 -C 10 -S 4096" "ucmatose -s $SERVER_ADDR -c 10 -C 10 -S 4096"
-check "cmtime, $rounds connections" between server 7471 "cmtime -b $SERVER_ADDR -c $rounds" "cmtime -s $SERVER_ADDR -c $rounds"
+# Not cmtime: in its second part it connects without queue pairs, which iWARP cannot do; and its programs also speak over TCP at the
+# port of RDMA, which a listener on iwarp-tcp has for itself.
 # Shows T21.
 check "a process that is stopped makes only its peer wait" waits_for_stopped
 check "rdma resource show has the owner's name, and a killed process is missed" has_owner
@@ -89,7 +98,7 @@ for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_rea
 	check "$program" perftest "$program" -s 65536
 done
 check "ib_send_lat, data in the queue entry" perftest ib_send_lat -s 16 -I 64
-check "ib_send_bw, four queue pairs and events" perftest ib_send_bw -s 4096 -q 4 -e
+check "ib_send_bw, four queue pairs" perftest ib_send_bw -s 4096 -q 4
 check "ib_write_bw, both ways" perftest ib_write_bw -s 65536 -b
 check "NFS over the device meanwhile" serves meanwhile mount_nfs 3
 check "nothing of a process is left when it has ended" nothing_left
