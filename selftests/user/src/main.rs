@@ -30,6 +30,7 @@ mod numbers;
 mod owners;
 mod regions;
 mod rings;
+mod transfers;
 mod verbs;
 
 use std::env;
@@ -38,13 +39,14 @@ use std::process::ExitCode;
 use case::Outcome;
 use connection::Device;
 
-const TABLES: [case::Table; 6] = [
+const TABLES: [case::Table; 7] = [
     regions::CASES,
     commands::CASES,
     rings::CASES,
     mappings::CASES,
     owners::CASES,
     life::CASES,
+    transfers::CASES,
 ];
 
 fn device() -> Result<Device, String> {

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What correct programs rely on: who may send first, Writes with nothing behind them, events.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::case::cases;
+use crate::case::expect;
+use crate::case::Outcome;
+use crate::connection::connect;
+use crate::connection::pair;
+use crate::connection::Device;
+use crate::connection::End;
+use crate::entry;
+use crate::kernel::readable;
+use crate::kernel::PAGE;
+use crate::verbs::Context;
+use crate::verbs::Cq;
+use crate::verbs::Qp;
+use crate::verbs::LOCAL_WRITE;
+use crate::verbs::PATIENCE;
+use crate::verbs::REMOTE_WRITE;
+use crate::verbs::SUCCESS;
+
+cases![
+    accepting_end_sends_first,
+    lone_writes_arrive,
+    events_are_not_lost,
+    events_come_once,
+];
+
+/// The end that accepts sends first, from queues that are as small as what it sends.
+fn accepting_end_sends_first(device: &Device) -> Outcome {
+    for entries in [1, 2, 16] {
+        let context = Context::open(&device.name)?;
+        let client = Qp::with_cq(&context, entries, Cq::new(&context, entries)?)?;
+        let server = Qp::with_cq(&context, entries, Cq::new(&context, entries)?)?;
+        let (mut client, mut server) = connect(device, client, server)?;
+        let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+        for id in 0..entries {
+            client.qp.receive_into(id.into(), &room, 0, 64);
+        }
+        for id in 0..entries {
+            server.qp.post(entry::inline(id.into(), b"first"))?;
+        }
+        for id in 0..entries {
+            let completion = client
+                .qp
+                .cq
+                .wait_for(Duration::from_secs(5))
+                .ok_or(format!("{entries}: no receive {id}"))?;
+            expect(
+                "it is received",
+                (completion.id, completion.status) == (id.into(), SUCCESS),
+            )?;
+        }
+        for id in 0..entries {
+            let completion = server
+                .qp
+                .cq
+                .wait_for(Duration::from_secs(5))
+                .ok_or(format!("{entries}: no completion {id}"))?;
+            expect(
+                "it is sent",
+                (completion.id, completion.status) == (id.into(), SUCCESS),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A Write arrives without anything behind it, whichever end writes first.
+fn lone_writes_arrive(device: &Device) -> Outcome {
+    for len in [2u32, 4096, 65536, 1 << 20] {
+        let (mut client, mut server) = pair(device, 1)?;
+        let there = server
+            .qp
+            .context
+            .buffer(len as usize, LOCAL_WRITE | REMOTE_WRITE)?;
+        let here = client
+            .qp
+            .context
+            .buffer(len as usize, LOCAL_WRITE | REMOTE_WRITE)?;
+        for round in 1..=10u8 {
+            // Neither end has written what it waits for.
+            for (end, from, to, octet) in [
+                (&mut client, &here, &there, 2 * round),
+                (&mut server, &there, &here, 2 * round + 1),
+            ] {
+                from.memory.fill(octet);
+                end.qp.post(entry::rdma(
+                    octet.into(),
+                    entry::WRITE,
+                    &[from.sge(0, len)],
+                    to.mr.rkey,
+                    to.memory.address(),
+                ))?;
+                let completion = end
+                    .qp
+                    .cq
+                    .wait_for(Duration::from_secs(5))
+                    .ok_or(format!("no completion of Write {octet} of {len} octets"))?;
+                expect("it is written", completion.status == SUCCESS)?;
+                let last = (len as usize - 1) / 8 * 8;
+                let until = Instant::now() + PATIENCE;
+                while to.memory.octets(last, 1)[0] != octet {
+                    if Instant::now() > until {
+                        return Err(format!(
+                            "the end of Write {octet} of {len} octets does not arrive"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads an event of a channel. `None` if none comes.
+fn event(channel: &File, limit: Duration) -> Option<()> {
+    readable(channel, limit.as_millis() as i32).then(|| {
+        let mut channel = channel;
+        let _ = channel.read(&mut [0; 8]);
+    })
+}
+
+/// Whoever asks for an event, finds nothing in the queue and sleeps is told of the next completion:
+/// many times, with queue pairs that share the queue, while they complete.
+fn events_are_not_lost(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let channel = context
+        .uverbs
+        .create_channel()
+        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
+    let client = Qp::with_cq(
+        &context,
+        16,
+        Cq::with_channel(&context, 64, Some(&channel))?,
+    )?;
+    let (mut client, mut server) = connect(device, client, Qp::new(&context, 16)?)?;
+    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    for round in 0..3000 {
+        server.qp.receive_into(round, &room, 0, 64);
+        client.qp.post(entry::inline(round, b"event"))?;
+        loop {
+            // As a program does that sleeps: ask, look once more, sleep.
+            client.qp.cq.arm(false);
+            if client.qp.cq.poll().is_some() {
+                break;
+            }
+            event(&channel, Duration::from_secs(10)).ok_or(format!("no event in round {round}"))?;
+            if client.qp.cq.poll().is_some() {
+                break;
+            }
+        }
+        server.qp.cq.wait()?;
+        server.qp.keeps.clear();
+    }
+    Ok(())
+}
+
+/// As many completions as there are cause one event for each time that it was asked for.
+// Shows T15.
+fn events_come_once(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let channel = context
+        .uverbs
+        .create_channel()
+        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
+    let client = Qp::with_cq(
+        &context,
+        64,
+        Cq::with_channel(&context, 256, Some(&channel))?,
+    )?;
+    let (mut client, mut server) = connect(device, client, Qp::new(&context, 64)?)?;
+    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let mut send = |client: &mut End, count: u64| -> Outcome {
+        for id in 0..count {
+            server.qp.receive_into(id, &room, 0, 64);
+            client.qp.post(entry::inline(id, b"event"))?;
+            server.qp.cq.wait()?;
+        }
+        Ok(())
+    };
+    send(&mut client, 20)?;
+    expect(
+        "no event unless asked for",
+        event(&channel, Duration::from_millis(300)).is_none(),
+    )?;
+    client.qp.cq.arm(true);
+    send(&mut client, 20)?;
+    expect(
+        "nor for what is not solicited",
+        event(&channel, Duration::from_millis(300)).is_none(),
+    )?;
+    client.qp.cq.arm(false);
+    send(&mut client, 20)?;
+    expect(
+        "one when asked for",
+        event(&channel, Duration::from_secs(10)).is_some(),
+    )?;
+    expect(
+        "and no other",
+        event(&channel, Duration::from_millis(300)).is_none(),
+    )
+}
