@@ -178,9 +178,6 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# Programs that only some tests need, which the build root lacks.
-suites() { in_root nice selftests/suites/layer.sh; }
-
 # iwarp LISTS [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
 # are those of vm.py.
 iwarp() {
@@ -282,9 +279,6 @@ vms() {
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
 	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
 	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp user'
-	gate 'programs of the suites' 900 suites
-	gate 'suites of user verbs: iwarp-tcp' 3600 iwarp user_suites
-	rdma=iwarp-sctp gate 'suites of user verbs: iwarp-sctp' 3600 pair user_suites
 }
 
 # What takes long: the long forms of the tests, and each fault so often that a rare race has its chance.

@@ -28,12 +28,13 @@ fabric() { between server 47592 "fi_pingpong -p verbs -e msg -c -I 20 -S $1" "fi
 
 sizes=(-n 10 -a)
 [[ $KERNEL != *debug ]] || sizes=(-n 5 -s 1000000)
-plan 40
+plan 38
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	check "$program, many sizes" perftest "$program" "${sizes[@]}"
-	# With events it may wait for ever on iWARP: it sleeps until a completion, but waits for memory that its peer writes.
-	[ $program = ib_send_bw ] || check "$program, events" perftest "$program" -n 100 -s 8192 -e
 done
+# It has no events for Writes. With events, ib_send_bw may wait for ever on iWARP: it sleeps until a completion, but waits for memory
+# that its peer writes.
+for program in ib_read_bw ib_send_lat ib_read_lat; do check "$program, events" perftest "$program" -n 100 -s 8192 -e; done
 for test in rc_bw rc_bi_bw rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat rc_rdma_write_poll_lat; do
 	check "qperf $test" qperf $test
 done

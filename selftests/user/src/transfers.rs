@@ -29,6 +29,7 @@ use crate::verbs::SUCCESS;
 cases![
     accepting_end_sends_first,
     lone_writes_arrive,
+    unsignalled_requests_are_sent,
     events_are_not_lost,
     events_come_once,
 ];
@@ -116,6 +117,49 @@ fn lone_writes_arrive(device: &Device) -> Outcome {
                 }
             }
         }
+    }
+    Ok(())
+}
+
+/// A hundred Writes, of which the last one only completes visibly, are sent without another
+/// doorbell than those that the library rings: if the entry before was taken.
+fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
+    let (mut client, server) = pair(device, 128)?;
+    let there = server
+        .qp
+        .context
+        .buffer(2 * PAGE, LOCAL_WRITE | REMOTE_WRITE)?;
+    let here = client.qp.context.buffer(2 * PAGE, LOCAL_WRITE)?;
+    for round in 0..20 {
+        for number in 1..=100 {
+            let list = [here.sge(0, 2 * PAGE as u32)];
+            let mut words = entry::rdma(
+                number,
+                entry::WRITE,
+                &list,
+                there.mr.rkey,
+                there.memory.address(),
+            );
+            if number != 100 {
+                words[1] &= !u64::from(entry::SIGNALLED);
+            }
+            client.qp.put(words);
+            if client.qp.entry_before_is_taken() {
+                client
+                    .qp
+                    .doorbell()
+                    .map_err(|errno| format!("the doorbell: errno {errno}"))?;
+            }
+        }
+        let completion = client
+            .qp
+            .cq
+            .wait()
+            .map_err(|error| format!("round {round}: {error}"))?;
+        expect(
+            "the last one is written",
+            (completion.id, completion.status) == (100, SUCCESS),
+        )?;
     }
     Ok(())
 }

@@ -259,6 +259,13 @@ impl Qp {
         self.next_send = self.next_send.wrapping_add(1);
     }
 
+    /// Says whether the device took the entry before the last one that was put.
+    pub fn entry_before_is_taken(&self) -> bool {
+        let before = self.next_send.wrapping_sub(2) % self.raw.send.slots;
+        let head = self.send.word(before as usize * entry::SQE_LEN + 8);
+        head.load(Ordering::SeqCst) & u64::from(entry::VALID) == 0
+    }
+
     /// Rings the doorbell.
     pub fn doorbell(&self) -> Result<(), i32> {
         self.context.uverbs.doorbell(self.raw.handle)
