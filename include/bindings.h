@@ -9,6 +9,7 @@
 #ifndef RPCRDMA_BINDINGS_H
 #define RPCRDMA_BINDINGS_H
 
+#include <linux/atomic.h>
 #include <linux/crc32c.h>
 #include <linux/dma-mapping.h>
 #include <linux/ethtool.h>

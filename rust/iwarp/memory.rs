@@ -21,13 +21,16 @@ use provider::{
     },
     wr::Run, //
 };
-use rdmap::stag::{
-    self,
-    Access,
-    Denied,
-    Memory,
-    Range,
-    Stag, //
+use rdmap::{
+    atomic::Atomic,
+    stag::{
+        self,
+        Access,
+        Denied,
+        Memory,
+        Range,
+        Stag, //
+    }, //
 };
 
 /// The memory that the requests of a queue pair, and its peer, may access.
@@ -64,10 +67,13 @@ impl RegisteredMemory<'_> {
             remote_write: access.remote_write
                 && self.access.remote_write
                 && registration.local_write,
+            remote_atomic: access.remote_atomic
+                && self.access.remote_atomic
+                && registration.local_write,
             // A region that a peer may access is one that it may invalidate, if it is of a kind
             // that may be.
             remote_invalidate: registration.remote_invalidate
-                && (access.remote_read || access.remote_write),
+                && (access.remote_read || access.remote_write || access.remote_atomic),
         }
     }
 
@@ -149,6 +155,17 @@ impl Memory for RegisteredMemory<'_> {
             Access::ReadSink if !registration.local_write => Err(Denied::Rights),
             _ => Ok(()),
         }
+    }
+
+    fn update(&self, target: Range, operation: Atomic) -> Result<u64, Denied> {
+        let (region, view) = self.lookup(target.stag)?;
+        view.check(target.offset, target.length, Access::RemoteAtomic)?;
+        // It may have been invalidated since. The address is aligned like the offset, which was
+        // checked: both begin at the same octet of a page.
+        let updated = region.update(target.stag.key(), target.offset, |original| {
+            operation.apply(original)
+        });
+        updated.map_err(|_| Denied::Invalid)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {

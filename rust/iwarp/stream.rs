@@ -25,8 +25,10 @@
 //!   v
 //! RxHalf::placed, deliver        what is complete, in the order of the peer:
 //!   |   Send                     the Receive completes: `Queues::complete_receive`
-//!   |   Read Request             `TxHalf::respond`: a response is due
+//!   |   Immediate Data           the Receive completes, with the data
+//!   |   Read or Atomic Request   `TxHalf::respond`: a response is due
 //!   |   last octets of a Read    `TxHalf::done`: the Read can complete, after those before it
+//!   |   Atomic Response          the value is stored, then the same
 //!   |   Terminate                the consumer gets an event, and the stream ends
 //!   v
 //! Frame::take                    the octets leave the receive queue
@@ -39,7 +41,8 @@
 //!   v
 //! Stream::send <-----------------+  as long as there is space for a segment
 //!   v                            |
-//! TxHalf::peek                   |  the header, and where the payload is; requests and responses
+//! TxHalf::peek                   |  the header, and where the payload is; requests and responses.
+//!   |                            |  An atomic operation of the peer is carried out at its turn
 //!   v                            |
 //! Outbox::fpdu                   |  copies the payload, then computes the CRC
 //!   v                            |
@@ -77,6 +80,7 @@ use provider::{
         Queues, //
     },
     wr::{
+        self,
         Operation,
         ReceiveRequest,
         SendRequest,
@@ -84,6 +88,7 @@ use provider::{
     }, //
 };
 use rdmap::{
+    atomic::Atomic,
     enhanced::ReadLimits,
     fault::{
         Cause,
@@ -139,7 +144,7 @@ impl<O: EstablishedConn> Stream<O> {
             ),
             tx: TxHalf::new(
                 KVVec::from_elem(tx::Posted::EMPTY, queue_sizes.sends, GFP_KERNEL)?,
-                KVVec::from_elem(rx::InboundRead::default(), ird, GFP_KERNEL)?,
+                KVVec::from_elem(rx::InboundRequest::default(), ird, GFP_KERNEL)?,
                 reads.ord,
                 <O::Order as Order>::IN_ORDER,
             ),
@@ -214,6 +219,7 @@ impl<O: EstablishedConn> Stream<O> {
             memory,
             rx: &mut self.rx,
             tx: &mut self.tx,
+            sends: &mut self.sends,
             receives: &mut self.receives,
             terminated: &mut self.terminated,
         })
@@ -343,11 +349,49 @@ fn operation(request: &SendRequest) -> tx::Operation {
             solicited: request.solicited,
             invalidate: invalidate.map(Stag),
         },
-        Operation::Write { stag, offset } => tx::Operation::Write(Range {
+        Operation::Write {
+            stag,
+            offset,
+            immediate,
+        } => {
+            let range = Range {
+                stag: Stag(*stag),
+                offset: *offset,
+                length,
+            };
+            match immediate {
+                None => tx::Operation::Write(range),
+                // The other half of the eight octets is zero.
+                Some([a, b, c, d]) => tx::Operation::WriteImmediate {
+                    range,
+                    data: [*a, *b, *c, *d, 0, 0, 0, 0],
+                    solicited: request.solicited,
+                },
+            }
+        }
+        Operation::Atomic {
+            stag,
+            offset,
+            operation,
+            ..
+        } => tx::Operation::Atomic {
             stag: Stag(*stag),
             offset: *offset,
-            length,
-        }),
+            operation: match *operation {
+                wr::Atomic::FetchAdd { add, mask } => Atomic::FetchAdd { add, mask },
+                wr::Atomic::CmpSwap {
+                    swap,
+                    swap_mask,
+                    compare,
+                    compare_mask,
+                } => Atomic::CmpSwap {
+                    swap,
+                    swap_mask,
+                    compare,
+                    compare_mask,
+                },
+            },
+        },
         Operation::Read {
             stag,
             offset,

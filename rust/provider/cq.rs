@@ -59,6 +59,8 @@ pub(crate) struct Cqe {
     pub(crate) opcode: cbindings::ib_wc_opcode,
     pub(crate) length: u32,
     pub(crate) invalidated: Option<u32>,
+    // In the order of the wire.
+    pub(crate) immediate: Option<[u8; 4]>,
 }
 
 impl Cqe {
@@ -496,6 +498,11 @@ pub(crate) unsafe extern "C" fn poll(
             out.ex.invalidate_rkey = key;
             // CAST: A flag.
             out.wc_flags = cbindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as ffi::c_int;
+        }
+        if let Some(data) = entry.immediate {
+            out.ex.imm_data = u32::from_ne_bytes(data);
+            // CAST: A flag.
+            out.wc_flags = cbindings::ib_wc_flags_IB_WC_WITH_IMM as ffi::c_int;
         }
         // SAFETY: The consumer has room for `count` completions, of which this is one.
         unsafe { wc.offset(polled as isize).write(out) };

@@ -19,6 +19,7 @@ use crate::{
     fifo::Fifo,
     user::rings::RequestRing,
     wr::{
+        Atomic,
         ListOwner,
         Operation,
         ReceiveRequest,
@@ -401,6 +402,21 @@ impl Queues {
                 cbindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
                 request.sg_list.len(),
             ),
+            Operation::Atomic {
+                operation, masked, ..
+            } => {
+                let opcode = match (operation, masked) {
+                    (Atomic::FetchAdd { .. }, false) => cbindings::ib_wc_opcode_IB_WC_FETCH_ADD,
+                    (Atomic::FetchAdd { .. }, true) => {
+                        cbindings::ib_wc_opcode_IB_WC_MASKED_FETCH_ADD
+                    }
+                    (Atomic::CmpSwap { .. }, false) => cbindings::ib_wc_opcode_IB_WC_COMP_SWAP,
+                    (Atomic::CmpSwap { .. }, true) => {
+                        cbindings::ib_wc_opcode_IB_WC_MASKED_COMP_SWAP
+                    }
+                };
+                (opcode, request.sg_list.len())
+            }
             Operation::Read { length, .. } => (cbindings::ib_wc_opcode_IB_WC_RDMA_READ, *length),
             Operation::Register { .. } => (cbindings::ib_wc_opcode_IB_WC_REG_MR, 0),
             Operation::Invalidate(_) => (cbindings::ib_wc_opcode_IB_WC_LOCAL_INV, 0),
@@ -421,6 +437,7 @@ impl Queues {
             opcode,
             length,
             invalidated: None,
+            immediate: None,
         };
         let is_signalled = request.signalled || status != Status::Success;
         // The region that it names may be freed here, but not where requests are posted.
@@ -443,9 +460,6 @@ impl Queues {
         solicited: bool,
         invalidated: Option<u32>,
     ) {
-        if request.owner_qp != self.qp {
-            return;
-        }
         let entry = Cqe {
             id: request.id,
             qp: self.qp,
@@ -454,7 +468,36 @@ impl Queues {
             opcode: cbindings::ib_wc_opcode_IB_WC_RECV,
             length,
             invalidated,
+            immediate: None,
         };
+        self.finish_receive(request, entry, solicited);
+    }
+
+    /// Completes a receive request with the Immediate Data of a Write of `written` octets.
+    pub fn complete_immediate(
+        &self,
+        request: KBox<ReceiveRequest>,
+        data: [u8; 4],
+        written: u32,
+        solicited: bool,
+    ) {
+        let entry = Cqe {
+            id: request.id,
+            qp: self.qp,
+            qp_number: self.qp_number.load(Ordering::Relaxed),
+            status: Status::Success,
+            opcode: cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
+            length: written,
+            invalidated: None,
+            immediate: Some(data),
+        };
+        self.finish_receive(request, entry, solicited);
+    }
+
+    fn finish_receive(&self, request: KBox<ReceiveRequest>, entry: Cqe, solicited: bool) {
+        if request.owner_qp != self.qp {
+            return;
+        }
         self.receive.with(|lists| {
             let _ = lists.free.push(request);
         });

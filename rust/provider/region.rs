@@ -14,7 +14,8 @@
 //! pages may be such that the process itself cannot write ([`Access::Write`] has the check).
 //!
 //! Access copies octets under the lock of the registration, so an invalidation waits for that, and
-//! no longer.
+//! no longer. An atomic operation is one instruction of the processor: it is atomic to those of
+//! other regions with the same memory, and to everything that this machine does to it.
 
 use crate::{
     device,
@@ -70,6 +71,8 @@ pub struct AccessFlags {
     pub remote_read: bool,
     /// Write access.
     pub remote_write: bool,
+    /// Access by atomic operations.
+    pub remote_atomic: bool,
 }
 
 /// What this end does with registered memory.
@@ -325,6 +328,38 @@ impl Region {
         }
         Ok(())
     }
+}
+
+impl Region {
+    /// Replaces the 64 bits at `offset`, a number of this machine, with what `f` makes of them, if
+    /// they are registered with this key: atomically, so `f` may be called more than once. Returns
+    /// the number before. `ENOENT` if they are not registered, `EINVAL` if they are not aligned.
+    /// Sleeps.
+    pub fn update(&self, key: u8, offset: u64, f: impl Fn(u64) -> u64) -> Result<u64> {
+        let mut original = Err(EINVAL);
+        self.access(key, offset, Self::UPDATE_LEN, |piece| {
+            let address = piece.address().cast::<u64>();
+            if piece.len() != Self::UPDATE_LEN || !address.is_aligned() {
+                return Err(EINVAL);
+            }
+            let mut expected = 0;
+            loop {
+                // SAFETY: By the invariants of `Piece` the eight octets stay readable and writable
+                // during the call, and there is no Rust reference to them. They are aligned.
+                let found =
+                    unsafe { cbindings::cmpxchg64(address.as_ptr(), expected, f(expected)) };
+                if found == expected {
+                    original = Ok(found);
+                    return Ok(());
+                }
+                expected = found;
+            }
+        })?;
+        original
+    }
+
+    /// The octets of a number.
+    const UPDATE_LEN: u32 = u64::BITS / 8;
 }
 
 /// An `ib_mr` with the data of this crate.

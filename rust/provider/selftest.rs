@@ -177,6 +177,7 @@ fn entry(qp: usize, id: u64) -> Cqe {
         opcode: cbindings::ib_wc_opcode_IB_WC_SEND,
         length: 0,
         invalidated: None,
+        immediate: None,
     }
 }
 

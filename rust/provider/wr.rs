@@ -263,6 +263,20 @@ pub enum Operation {
         stag: u32,
         /// The remote address (a Tagged Offset).
         offset: u64,
+        /// Data that go to a Receive of the peer afterwards.
+        immediate: Option<[u8; 4]>,
+    },
+    /// An atomic operation on memory of the peer. The original value goes to the memory of the
+    /// request, which has eight octets, as a number of this machine.
+    Atomic {
+        /// The STag of the peer.
+        stag: u32,
+        /// The remote address (a Tagged Offset).
+        offset: u64,
+        /// The operation.
+        operation: Atomic,
+        /// The consumer has said what the masks are.
+        masked: bool,
     },
     /// Reads from the peer.
     Read {
@@ -292,6 +306,29 @@ pub enum Operation {
     Refused(Status),
 }
 
+/// An atomic operation, as RFC 7306 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Adds.
+    FetchAdd {
+        /// The summand.
+        add: u64,
+        /// The highest bits of fields.
+        mask: u64,
+    },
+    /// Compares and swaps.
+    CmpSwap {
+        /// The new bits.
+        swap: u64,
+        /// The bits that are replaced.
+        swap_mask: u64,
+        /// The expected bits.
+        compare: u64,
+        /// The bits that are compared.
+        compare_mask: u64,
+    },
+}
+
 /// A request of a send queue.
 pub struct SendRequest {
     pub(crate) id: u64,
@@ -303,7 +340,7 @@ pub struct SendRequest {
     pub fence: bool,
     /// The operation.
     pub operation: Operation,
-    /// The memory of a Send or a Write.
+    /// The memory of a Send, a Write or an atomic operation.
     pub sg_list: SgList,
 }
 
@@ -453,7 +490,9 @@ impl Request for SendRequest {
         // SAFETY: The caller promises a structure of the opcode, with its SGEs and its region.
         self.operation = unsafe { operation(raw)? };
         let entries = match self.operation {
-            Operation::Send { .. } | Operation::Write { .. } => wr.num_sge,
+            Operation::Send { .. } | Operation::Write { .. } | Operation::Atomic { .. } => {
+                wr.num_sge
+            }
             // The list of a Read names the sink.
             Operation::Read { .. }
             | Operation::Register { .. }
@@ -462,6 +501,9 @@ impl Request for SendRequest {
         };
         // SAFETY: The caller promises a valid list, whose memory stays allocated.
         unsafe { self.sg_list.fill(wr.sg_list, entries)? };
+        if matches!(self.operation, Operation::Atomic { .. }) && self.sg_list.len() != Atomic::LEN {
+            return Err(EINVAL);
+        }
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
         self.signalled = signal_all || flag(cbindings::ib_send_flags_IB_SEND_SIGNALED);
@@ -498,7 +540,28 @@ unsafe fn operation(raw: *const cbindings::ib_send_wr) -> Result<Operation> {
             Operation::Write {
                 stag: rdma.rkey,
                 offset: rdma.remote_addr,
+                immediate: None,
             }
+        }
+        cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`. All members
+            // of the union are 32-bit numbers.
+            let (rdma, data) = unsafe { (&*raw.cast::<cbindings::ib_rdma_wr>(), wr.ex.imm_data) };
+            Operation::Write {
+                stag: rdma.rkey,
+                offset: rdma.remote_addr,
+                // The consumer has it in the order of the wire.
+                immediate: Some(data.to_ne_bytes()),
+            }
+        }
+        // A Send with Immediate Data is none of these: for RFC 7306 they are two messages, with a
+        // Receive each.
+        cbindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP
+        | cbindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD
+        | cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP
+        | cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_atomic_wr`.
+            atomic(unsafe { &*raw.cast() })
         }
         cbindings::ib_wr_opcode_IB_WR_RDMA_READ => {
             // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr` with its SGEs.
@@ -516,6 +579,47 @@ unsafe fn operation(raw: *const cbindings::ib_send_wr) -> Result<Operation> {
         cbindings::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate(invalidate),
         _ => return Err(EINVAL),
     })
+}
+
+impl Atomic {
+    /// The length of its result in octets.
+    const LEN: u32 = u64::BITS / 8;
+}
+
+/// Converts an atomic operation.
+fn atomic(wr: &cbindings::ib_atomic_wr) -> Operation {
+    let masked = matches!(
+        wr.wr.opcode,
+        cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP
+            | cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD
+    );
+    let adds = matches!(
+        wr.wr.opcode,
+        cbindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD
+            | cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD
+    );
+    let operation = match adds {
+        true => Atomic::FetchAdd {
+            add: wr.compare_add,
+            mask: if masked { wr.compare_add_mask } else { 0 },
+        },
+        false => Atomic::CmpSwap {
+            swap: wr.swap,
+            swap_mask: if masked { wr.swap_mask } else { u64::MAX },
+            compare: wr.compare_add,
+            compare_mask: if masked {
+                wr.compare_add_mask
+            } else {
+                u64::MAX
+            },
+        },
+    };
+    Operation::Atomic {
+        stag: wr.rkey,
+        offset: wr.remote_addr,
+        operation,
+        masked,
+    }
 }
 
 /// Converts a Read.
@@ -570,6 +674,7 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
             access: AccessFlags {
                 remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
+                remote_atomic: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC),
             },
             // Consumers register without it what is written for a Read.
             local_write: true,

@@ -16,6 +16,9 @@
 //!   STag.
 //! - RDMAP has no code for more Read Requests than agreed. To DDP that is a message without a
 //!   buffer.
+//! - RFC 7306 has no code for an operation code of an Atomic Request that stands for nothing, nor
+//!   for a response to another request. The first is like an unknown opcode, the second a failure
+//!   of the stream. Memory of an atomic operation has the codes of a Read Request's.
 
 use crate::header::Header;
 use crate::header::ReadRequest;
@@ -181,12 +184,13 @@ pub enum Violation {
     },
     /// RV is not 1.
     RdmapVersion,
-    /// The opcode is unknown, or not allowed in this buffer model or queue.
+    /// The opcode is unknown, or not allowed in this buffer model or queue; or the operation code
+    /// of an Atomic Request is.
     Opcode,
-    /// The queue number is above 2.
+    /// The queue number is above 3.
     Queue,
-    /// There is no buffer for the message number: a Send without a Receive, a Read Request beyond
-    /// IRD.
+    /// There is no buffer for the message number: a Send or Immediate Data without a Receive, a
+    /// request beyond IRD, an Atomic Response to nothing.
     NoBuffer,
     /// The message number is used up, or comes too early.
     MessageNumber,
@@ -196,8 +200,13 @@ pub enum Violation {
     TooLong,
     /// A tagged segment may not be placed.
     Tagged(Denied),
-    /// A Read Request names memory that may not be read.
+    /// A Read Request names memory that may not be read, or an Atomic Request memory on which there
+    /// may be no atomic operation.
     Source(Denied),
+    /// An atomic operation at an address that is no multiple of eight.
+    Alignment,
+    /// An Atomic Response has the identifier of another request.
+    Identifier,
     /// A Send may not invalidate its STag.
     Invalidate(Denied),
     /// A Read Response arrived although no Read is outstanding.
@@ -252,6 +261,7 @@ impl Violation {
             Self::Invalidate(_) => Code::new(0, 1, 0x09),
             Self::RdmapVersion => Code::new(0, 2, 0x05),
             Self::Opcode | Self::NoRead => Code::new(0, 2, 0x06),
+            Self::Alignment | Self::Identifier => Code::new(0, 2, 0x07),
             Self::Truncated => Code::new(0, 2, 0xff),
             Self::Tagged(denied) => match denied {
                 Denied::Invalid | Denied::Rights | Denied::Shared => Code::new(1, 1, 0x00),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The headers of a DDP Segment: DDP's own (RFC 5041, section 4) and RDMAP's part of it (RFC 5040,
-//! section 4).
+//! section 4, and RFC 7306, section 4).
 //!
 //! A tagged segment says where its payload goes: STag and Tagged Offset (TO). An untagged one names
-//! one of three queues (QN), the number of the message there (MSN) and the offset inside the
+//! one of four queues (QN), the number of the message there (MSN) and the offset inside the
 //! message (MO); the receiver supplies the buffer. RDMAP's control octet and, untagged, the STag to
 //! invalidate travel inside DDP's header.
 //!
@@ -42,6 +42,15 @@ pub enum Opcode {
     Send(Send),
     /// Terminate.
     Terminate,
+    /// Immediate Data.
+    Immediate {
+        /// With Solicited Event.
+        solicited: bool,
+    },
+    /// Atomic Request.
+    AtomicRequest,
+    /// Atomic Response.
+    AtomicResponse,
 }
 
 /// The kind of a Send.
@@ -78,10 +87,14 @@ impl Opcode {
                 invalidate: true,
             }) => 6,
             Self::Terminate => 7,
+            Self::Immediate { solicited: false } => 8,
+            Self::Immediate { solicited: true } => 9,
+            Self::AtomicRequest => 10,
+            Self::AtomicResponse => 11,
         }
     }
 
-    /// Returns the opcode of these four bits. Those of RFC 7306 are unknown here, like all above 7.
+    /// Returns the opcode of these four bits.
     #[inline]
     pub const fn of(code: u8) -> Option<Self> {
         Some(match code {
@@ -93,6 +106,11 @@ impl Opcode {
                 invalidate: code == 4 || code == 6,
             }),
             7 => Self::Terminate,
+            8 | 9 => Self::Immediate {
+                solicited: code == 9,
+            },
+            10 => Self::AtomicRequest,
+            11 => Self::AtomicResponse,
             _ => return None,
         })
     }
@@ -102,22 +120,25 @@ impl Opcode {
     pub const fn queue(self) -> Option<Queue> {
         match self {
             Self::Write | Self::ReadResponse => None,
-            Self::Send(_) => Some(Queue::Send),
-            Self::ReadRequest => Some(Queue::ReadRequest),
+            Self::Send(_) | Self::Immediate { .. } => Some(Queue::Send),
+            Self::ReadRequest | Self::AtomicRequest => Some(Queue::Request),
             Self::Terminate => Some(Queue::Terminate),
+            Self::AtomicResponse => Some(Queue::AtomicResponse),
         }
     }
 }
 
-/// A queue of Untagged Buffers (RFC 5040, section 3.1).
+/// A queue of Untagged Buffers (RFC 5040, section 3.1; RFC 7306, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// QN 0.
+    /// QN 0: Sends and Immediate Data.
     Send,
-    /// QN 1.
-    ReadRequest,
+    /// QN 1: Read Requests and Atomic Requests.
+    Request,
     /// QN 2.
     Terminate,
+    /// QN 3.
+    AtomicResponse,
 }
 
 impl Queue {
@@ -126,8 +147,9 @@ impl Queue {
     pub const fn number(self) -> u32 {
         match self {
             Self::Send => 0,
-            Self::ReadRequest => 1,
+            Self::Request => 1,
             Self::Terminate => 2,
+            Self::AtomicResponse => 3,
         }
     }
 
@@ -136,8 +158,9 @@ impl Queue {
     pub const fn of(number: u32) -> Option<Self> {
         match number {
             0 => Some(Self::Send),
-            1 => Some(Self::ReadRequest),
+            1 => Some(Self::Request),
             2 => Some(Self::Terminate),
+            3 => Some(Self::AtomicResponse),
             _ => None,
         }
     }
@@ -189,6 +212,15 @@ pub enum Untagged {
     ReadRequest,
     /// A Terminate.
     Terminate,
+    /// Immediate Data.
+    Immediate {
+        /// With Solicited Event.
+        solicited: bool,
+    },
+    /// An Atomic Request.
+    AtomicRequest,
+    /// An Atomic Response.
+    AtomicResponse,
 }
 
 impl Untagged {
@@ -205,6 +237,9 @@ impl Untagged {
             }),
             Self::ReadRequest => Opcode::ReadRequest,
             Self::Terminate => Opcode::Terminate,
+            Self::Immediate { solicited } => Opcode::Immediate { solicited },
+            Self::AtomicRequest => Opcode::AtomicRequest,
+            Self::AtomicResponse => Opcode::AtomicResponse,
         }
     }
 
@@ -212,9 +247,10 @@ impl Untagged {
     #[inline]
     pub const fn queue(self) -> Queue {
         match self {
-            Self::Send { .. } => Queue::Send,
-            Self::ReadRequest => Queue::ReadRequest,
+            Self::Send { .. } | Self::Immediate { .. } => Queue::Send,
+            Self::ReadRequest | Self::AtomicRequest => Queue::Request,
             Self::Terminate => Queue::Terminate,
+            Self::AtomicResponse => Queue::AtomicResponse,
         }
     }
 }
@@ -302,6 +338,9 @@ impl Header {
                 invalidate: kind.invalidate.then_some(stag),
             },
             Some(Opcode::ReadRequest) => Untagged::ReadRequest,
+            Some(Opcode::Immediate { solicited }) => Untagged::Immediate { solicited },
+            Some(Opcode::AtomicRequest) => Untagged::AtomicRequest,
+            Some(Opcode::AtomicResponse) => Untagged::AtomicResponse,
             _ => Untagged::Terminate,
         };
         let model = Model::Untagged {
@@ -434,13 +473,13 @@ impl ReadRequest {
 mod tests {
     use super::*;
 
-    // Shows P4.1-4.
+    // Shows P4.1-4, X4.1-1.
     #[test]
     fn every_opcode_has_one_code() {
-        for code in 0..=7 {
+        for code in 0..=11 {
             assert_eq!(Opcode::of(code).map(Opcode::code), Some(code));
         }
-        for code in 8..=u8::MAX {
+        for code in 12..=u8::MAX {
             assert_eq!(Opcode::of(code), None);
         }
     }
@@ -470,6 +509,34 @@ mod tests {
         assert_eq!(untagged(false).emit().as_slice()[..2], [0x01, 0x41]);
         assert_eq!(tagged(true).emit().len(), Header::TAGGED_LEN);
         assert_eq!(untagged(true).emit().len(), Header::UNTAGGED_LEN);
+    }
+
+    // Shows X4.1-1, X4.1-2, X4.1-3.
+    #[test]
+    fn messages_of_rfc_7306_have_their_queues_and_no_stag() {
+        let header = |message| Header {
+            last: true,
+            model: Model::Untagged {
+                message,
+                msn: 7,
+                offset: 0,
+            },
+        };
+        for (message, code, queue) in [
+            (Untagged::Immediate { solicited: false }, 0x48, 0),
+            (Untagged::Immediate { solicited: true }, 0x49, 0),
+            (Untagged::AtomicRequest, 0x4a, 1),
+            (Untagged::AtomicResponse, 0x4b, 3),
+        ] {
+            let due = [
+                0x41, code, 0, 0, 0, 0, 0, 0, 0, queue, 0, 0, 0, 7, 0, 0, 0, 0,
+            ];
+            assert_eq!(header(message).emit().as_slice(), due);
+            // An STag to invalidate is ignored.
+            let mut octets = due;
+            octets[2] = 9;
+            assert_eq!(Header::parse(&octets), Ok((header(message), &[][..])));
+        }
     }
 
     // Shows P4.8-8.

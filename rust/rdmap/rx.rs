@@ -2,12 +2,16 @@
 
 //! The receive half of a stream: placement of segments and delivery of messages.
 //!
-//! RFC 5040, sections 5 and 7, and RFC 5041, sections 5 to 7. A segment is *placed* when it
-//! arrives: this half says where ([`Placement`]), and the caller copies the octets and says so. A
-//! message is *delivered* in the order of the sender ([`Delivery`]): each of its octets is placed,
-//! and so is everything that the peer sent before. Only then is a Read Request answered (section
-//! 5.5, rule 12), an STag invalidated, a Read completed, a Send given to the upper layer. A Write
-//! is never delivered.
+//! RFC 5040, sections 5 and 7, RFC 7306, sections 5 to 8, and RFC 5041, sections 5 to 7. A segment
+//! is *placed* when it arrives: this half says where ([`Placement`]), and the caller copies the
+//! octets and says so. A message is *delivered* in the order of the sender ([`Delivery`]): each of
+//! its octets is placed, and so is everything that the peer sent before. Only then is a Read
+//! Request or Atomic Request answered (section 5.5, rule 12), an STag invalidated, a Read or atomic
+//! operation completed, a Send given to the upper layer. A Write is never delivered.
+//!
+//! Immediate Data takes a Receive like a Send, whatever the length of that, and places nothing. A
+//! consumer may want to know how long the Write before it was (RFC 7306 does not say): that is told
+//! if the segment before it was the last one of a Write, over an LLP that keeps the order.
 //!
 //! Over TCP both happen together. Over SCTP segments arrive in any order, and this code is the
 //! same: the sequence number of each message's last segment is kept with it, and the message waits
@@ -24,8 +28,8 @@
 //!
 //! The two halves of a stream, this one and the [transmit half](crate::tx), may have one lock or a
 //! lock each: no method of one half accesses the other. A caller that passes something from one
-//! half to the other (an [`InboundRead`], a Read that is expected or done, a fault) drops the first
-//! lock before it takes the second, or holds both.
+//! half to the other (an [`InboundRequest`], a Read that is expected or done, a fault) drops the
+//! first lock before it takes the second, or holds both.
 //!
 //! One context at a time receives, and it may drop the lock between [`RxHalf::segment`] and
 //! [`RxHalf::placed`], or [`RxHalf::not_placed`], while it copies octets. Another context may close
@@ -41,6 +45,7 @@ mod deliver;
 mod message;
 mod place;
 
+use crate::atomic::AtomicRequest;
 use crate::fault::Fault;
 use crate::fault::Misuse;
 use crate::fault::OffendingSegment;
@@ -99,8 +104,20 @@ pub enum Delivery {
         /// [`Memory::invalidate`](crate::stag::Memory::invalidate).
         invalidated: Option<Stag>,
     },
-    /// A Read Request, for [`TxHalf::respond`](crate::tx::TxHalf::respond).
-    ReadRequest(InboundRead),
+    /// Immediate Data. The Receive is complete.
+    Immediate {
+        /// The number of the Receive.
+        receive: u64,
+        /// The data.
+        data: [u8; 8],
+        /// The length in octets of the Write that ended just before, as far as that is known.
+        written: u32,
+        /// With Solicited Event.
+        solicited: bool,
+    },
+    /// A Read Request or an Atomic Request, for
+    /// [`TxHalf::respond`](crate::tx::TxHalf::respond).
+    Request(InboundRequest),
     /// The response to a Read of this end.
     ReadDone {
         /// The Read.
@@ -110,6 +127,14 @@ pub enum Delivery {
         /// the rights of the peer that [`Memory::invalidate`](crate::stag::Memory::invalidate)
         /// checks do not matter.
         to_invalidate: Option<Stag>,
+    },
+    /// The response to an atomic operation of this end. The caller stores the value before it calls
+    /// [`TxHalf::done`](crate::tx::TxHalf::done).
+    AtomicDone {
+        /// The request.
+        request: ReadId,
+        /// The value before the operation.
+        original: u64,
     },
     /// A Terminate. Nothing follows.
     Terminate(Terminate),
@@ -137,7 +162,7 @@ enum State {
     Closed,
 }
 
-/// A Read of this end: its number in the queue of [`crate::tx::TxHalf`].
+/// A Read or an atomic operation of this end: its number in the queue of [`crate::tx::TxHalf`].
 pub type ReadId = u64;
 
 /// A posted Receive, with the placed part of its message.
@@ -147,21 +172,47 @@ pub struct Receive {
     message: Message,
     solicited: bool,
     invalidate: Option<Stag>,
+    immediate: Option<Immediate>,
     offending: Option<OffendingSegment>,
 }
 
-/// A slot for a Read Request of the peer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InboundSlot(Option<(Seq, InboundRead)>);
+/// Immediate Data that arrived for a Receive.
+#[derive(Clone, Copy, Debug)]
+struct Immediate {
+    data: [u8; 8],
+    written: u32,
+}
 
-/// A Read of this end that waits for its response.
+/// A slot for a Read Request or an Atomic Request of the peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InboundSlot(Option<(Seq, InboundRequest)>);
+
+/// A Read or an atomic operation of this end that waits for its response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outstanding {
     read: ReadId,
-    sink: Range,
-    invalidate: bool,
+    awaited: Awaited,
     message: Message,
     offending: Option<OffendingSegment>,
+}
+
+/// The response that is awaited.
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    /// Octets for this memory, whose STag is invalidated afterwards if `invalidate`.
+    Octets { sink: Range, invalidate: bool },
+    /// The original value of the atomic operation with this number among these; zero until it is
+    /// there.
+    Original { number: u64, value: u64 },
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Self::Octets {
+            sink: Range::default(),
+            invalidate: false,
+        }
+    }
 }
 
 /// The memory of the queues of a receive half. Its sizes determine the number of Receives, IRD and
@@ -169,45 +220,90 @@ pub struct Outstanding {
 pub trait Slots {
     /// One for each Receive that may be posted.
     type Receives: DerefMut<Target = [Receive]>;
-    /// One for each Read Request that the peer may have outstanding: IRD.
+    /// One for each Read or atomic operation that the peer may have outstanding: IRD.
     type Inbound: DerefMut<Target = [InboundSlot]>;
-    /// One for each Read that this end may have outstanding: ORD.
+    /// One for each Read or atomic operation that this end may have outstanding: ORD.
     type Outstanding: DerefMut<Target = [Outstanding]>;
 }
 
-/// A Read Request that was delivered and is to be answered.
+/// A request that was delivered and is to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InboundRead {
+pub struct InboundRequest {
     /// The number of the request; the first that the peer sent has 0.
     pub number: u64,
-    /// The Read Request.
-    pub request: ReadRequest,
-    /// Its segment, in case the Read fails later.
+    /// What it asks for.
+    pub wanted: Wanted,
+    /// Its segment, in case the request fails later.
     pub offending: Option<OffendingSegment>,
 }
 
+/// What a request of the peer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Octets: a Read Request.
+    Read(ReadRequest),
+    /// An atomic operation: an Atomic Request.
+    Atomic(AtomicRequest),
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::Read(ReadRequest::default())
+    }
+}
+
+/// The peer's Write that is arriving, or that arrived last.
+#[derive(Debug, Default)]
+struct LastWrite {
+    octets: u32,
+    ended: bool,
+    // The sequence number behind its last segment.
+    behind: Seq,
+}
+
+impl LastWrite {
+    /// Adds a segment of `length` octets.
+    #[inline]
+    fn add(&mut self, seq: Seq, length: u32, last: bool) {
+        let before = if self.ended { 0 } else { self.octets };
+        *self = Self {
+            octets: before.saturating_add(length),
+            ended: last,
+            behind: seq.saturating_add(1),
+        };
+    }
+
+    /// Returns the length in octets of the Write that ended just before `seq`, or 0 if none did.
+    fn before(&self, seq: Seq) -> u32 {
+        match self.ended && self.behind == seq {
+            true => self.octets,
+            false => 0,
+        }
+    }
+}
+
 impl Outstanding {
-    /// Returns the offset of the range in the destination, if it may belong to this Read. The order
-    /// determines that if responses come `in_order`; else the range has to.
-    fn offset_of(&self, range: Range, in_order: bool) -> Result<u32, Denied> {
+    /// Returns the offset of the range in the destination `sink`, if it may belong to this Read.
+    /// The order determines that if responses come `in_order`; else the range has to.
+    fn offset_of(&self, sink: Range, range: Range, in_order: bool) -> Result<u32, Denied> {
         // The STag of a Read of no octets is not checked.
-        if in_order && self.sink.length == 0 && range.length == 0 {
+        if in_order && sink.length == 0 && range.length == 0 {
             return Ok(0);
         }
-        if range.stag != self.sink.stag {
+        if range.stag != sink.stag {
             return Err(Denied::Invalid);
         }
-        let offset = range.offset.checked_sub(self.sink.offset);
+        let offset = range.offset.checked_sub(sink.offset);
         let offset = offset
             .and_then(|offset| u32::try_from(offset).ok())
             .ok_or(Denied::Bounds)?;
         let end = offset.checked_add(range.length);
-        if end.is_none_or(|end| end > self.sink.length) {
+        if end.is_none_or(|end| end > sink.length) {
             return Err(Denied::Bounds);
         }
         // A Read that has no room for these octets is not the one that is meant.
         let octets = self.message.octets().checked_add(range.length);
-        match octets.is_some_and(|octets| octets <= self.sink.length) {
+        match octets.is_some_and(|octets| octets <= sink.length) {
             true => Ok(offset),
             false => Err(Denied::Bounds),
         }
@@ -221,14 +317,20 @@ pub struct RxHalf<O, S: Slots> {
     key: HashKey,
     state: State,
     receives: Ring<S::Receives>,
-    // INVARIANT: always full. An entry is empty or holds a Read Request; those below
-    // `next_response` were delivered.
+    // INVARIANT: always full. An entry is empty or holds a request; those below `next_response`
+    // were delivered.
     inbound: Ring<S::Inbound>,
     next_response: u64,
     outstanding: Ring<S::Outstanding>,
+    // Atomic operations of this end: the number of those that were registered, and of those whose
+    // response was delivered.
+    atomics: u64,
+    atomics_done: u64,
     terminate: Option<(Seq, Terminate)>,
-    // Sequence numbers of the last Send and of the last Read Request that were delivered.
-    delivered: [Option<Seq>; 2],
+    last_write: LastWrite,
+    // Sequence numbers of the last message with a Receive, of the last request and of the last
+    // Atomic Response that were delivered.
+    delivered: [Option<Seq>; 3],
     // The caller copies octets: `segment` has returned, and `placed` was not called yet.
     placing: bool,
 }
@@ -260,13 +362,16 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             inbound,
             next_response: 0,
             outstanding: Ring::new(outstanding),
+            atomics: 0,
+            atomics_done: 0,
             terminate: None,
-            delivered: [None; 2],
+            last_write: LastWrite::default(),
+            delivered: [None; 3],
             placing: false,
         }
     }
 
-    /// Continues the message numbers behind as many Sends and Reads each way.
+    /// Continues the message numbers behind as many Sends, Reads and atomic operations each way.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, messages: u64) {
         while self.inbound.pop().is_some() {}
@@ -275,6 +380,7 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         self.next_response = messages;
         self.receives.skip_to(messages);
         self.outstanding.skip_to(messages);
+        (self.atomics, self.atomics_done) = (messages, messages);
     }
 
     /// Posts a Receive of `capacity` octets. Returns its number.
@@ -296,19 +402,37 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
     /// identifies it, so [`TxHalf`](crate::tx::TxHalf) defers a Read whose destination overlaps
     /// that of another outstanding one.
     pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
+        self.register(read, Awaited::Octets { sink, invalidate })
+            .map(drop)
+    }
+
+    /// Registers an atomic operation of this end, before its request is sent. The newest one is
+    /// registered once, like a Read.
+    pub fn expect_atomic(&mut self, request: ReadId) -> Result<(), Misuse> {
+        let original = Awaited::Original {
+            number: self.atomics,
+            value: 0,
+        };
+        if self.register(request, original)? {
+            self.atomics = self.atomics.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Registers a request of this end, unless it is the newest one. Says whether it did.
+    fn register(&mut self, read: ReadId, awaited: Awaited) -> Result<bool, Misuse> {
         let newest = self.outstanding.next().checked_sub(1);
         let newest = newest.and_then(|number| self.outstanding.get(number));
         if newest.is_some_and(|newest| newest.read == read) {
-            return Ok(());
+            return Ok(false);
         }
         let outstanding = Outstanding {
             read,
-            sink,
-            invalidate,
+            awaited,
             ..Outstanding::default()
         };
         let pushed = self.outstanding.push(outstanding);
-        pushed.map(drop).ok_or(Misuse::Full)
+        pushed.map(|_| true).ok_or(Misuse::Full)
     }
 
     /// Returns the order of the peer's segments.
@@ -334,8 +458,8 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         self.placed();
     }
 
-    /// Frees the slot of the Read Request with this number, whose last response segment is about to
-    /// be sent: as soon as the peer has that, it may send one more request.
+    /// Frees the slot of the request with this number, whose last response segment is about to be
+    /// sent: as soon as the peer has that, it may send one more request.
     ///
     /// A segment that the LLP did not take is offered again, and this may be called again.
     pub fn free_inbound(&mut self, number: u64) -> Result<(), Misuse> {

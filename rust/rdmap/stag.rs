@@ -11,6 +11,8 @@
 //! [check](Region::check), and guarantees that an allowed access is not revoked until the octets
 //! are placed, as [`Memory::check`] says.
 
+use crate::atomic::Atomic;
+
 /// A Steering Tag. Verbs give its low eight bits, the key, to the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stag(pub u32);
@@ -44,6 +46,8 @@ pub enum Access {
     RemoteRead,
     /// The peer writes it: an RDMA Write.
     RemoteWrite,
+    /// The peer changes it: an Atomic Request.
+    RemoteAtomic,
     /// The peer writes it on request of this end: an RDMA Read Response. The outstanding Read is
     /// the right to do so.
     ReadSink,
@@ -107,6 +111,8 @@ pub struct Region {
     pub remote_read: bool,
     /// A peer may write it.
     pub remote_write: bool,
+    /// A peer may carry out atomic operations on it.
+    pub remote_atomic: bool,
     /// A peer may invalidate it: a fast registration that this stream alone uses (RFC 5040, section
     /// 8.1.1).
     pub remote_invalidate: bool,
@@ -138,6 +144,7 @@ impl Region {
         let granted = match want {
             Access::RemoteRead => self.remote_read,
             Access::RemoteWrite => self.remote_write,
+            Access::RemoteAtomic => self.remote_atomic,
             Access::ReadSink => true,
         };
         match granted {
@@ -177,6 +184,11 @@ pub trait Memory {
     /// under which it was checked, and invalidation waits until it is unpinned.
     fn check(&self, range: Range, want: Access) -> Result<(), Denied>;
 
+    /// Carries out an atomic operation of the peer on [eight octets](Atomic::LEN), atomically to
+    /// everything else that this machine does to them, or denies it: the access is checked once
+    /// more, with it. Returns the value before the operation.
+    fn update(&self, target: Range, operation: Atomic) -> Result<u64, Denied>;
+
     /// Invalidates `stag` on delivery of a Send with Invalidate, or denies that, with
     /// [`Region::check_invalidate`].
     fn invalidate(&self, stag: Stag) -> Result<(), Denied>;
@@ -193,6 +205,7 @@ mod tests {
         of_this_stream: true,
         remote_read: true,
         remote_write: false,
+        remote_atomic: false,
         remote_invalidate: false,
     };
 
@@ -265,6 +278,20 @@ mod tests {
             Err(Denied::Rights)
         );
         assert_eq!(REGION.check(0, 1, Access::RemoteWrite), Err(Denied::Bounds));
+        assert_eq!(
+            REGION.check(0x1000, 8, Access::RemoteAtomic),
+            Err(Denied::Rights)
+        );
+        let atomic = Region {
+            remote_read: false,
+            remote_atomic: true,
+            ..REGION
+        };
+        assert_eq!(atomic.check(0x1000, 8, Access::RemoteAtomic), Ok(()));
+        assert_eq!(
+            atomic.check(0x1000, 8, Access::RemoteRead),
+            Err(Denied::Rights)
+        );
         assert_eq!(REGION.check(0x1000, 1, Access::ReadSink), Ok(()));
     }
 

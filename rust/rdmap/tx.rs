@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transmit half of a stream: requests of this end and responses to the peer's Reads become
-//! segments.
+//! The transmit half of a stream: requests of this end and responses to the peer's become segments.
 //!
-//! RFC 5040, section 5.5, and RFC 5041, section 5.2. Requests are cut into segments in the order of
-//! posting, none longer than the MULPDU that holds when it is cut (rule 13). They complete in that
-//! order as well: a Send or a Write when the LLP has taken its last segment, a Read when its
-//! response was delivered, and each only after those before it (rules 14, 15, 19). Responses are
-//! sent in the order of the Read Requests (rule 20); they alternate with requests between messages,
-//! not inside one.
+//! RFC 5040, section 5.5, RFC 7306, sections 5 to 7, and RFC 5041, section 5.2. Requests are cut
+//! into segments in the order of posting, none longer than the MULPDU that holds when it is cut
+//! (rule 13). They complete in that order as well: a Send or a Write when the LLP has taken its
+//! last segment, a Read or an atomic operation when its response was delivered, and each only after
+//! those before it (rules 14, 15, 19). Responses are sent in the order of the requests (rule 20);
+//! they alternate with requests between messages, not inside one, and not between a Write and its
+//! Immediate Data. An atomic operation of the peer is carried out when its response has its turn:
+//! so it is after all Reads that were asked for before it, and before those after it.
 //!
 //! [`TxHalf::peek`] returns the next segment, [`TxHalf::commit`] commits it when the LLP has it, so
 //! that a segment that was too long can be cut anew (RFC 5041, section 5.2: a segment that was
 //! handed over never is), and [`TxHalf::release`] says that its memory is no longer needed.
 //!
-//! A Read beyond ORD waits, and everything that was posted behind it; so does a fenced request
-//! while a Read is outstanding, and everything behind a local operation until that is done. Over an
-//! LLP that reorders, responses are identified by the memory they go to, so a Read also waits while
-//! one is outstanding whose destination overlaps its own.
+//! A Read or an atomic operation beyond ORD waits, and everything that was posted behind it; so
+//! does a fenced request while a Read is outstanding, and everything behind a local operation until
+//! that is done. Over an LLP that reorders, responses are identified by the memory they go to, so a
+//! Read also waits while one is outstanding whose destination overlaps its own.
 //!
 //! The first fault wins. It becomes a Terminate in place of the next segment, the one and only.
 //! Then, or when the stream is closed, the remaining requests complete as flushed, once the LLP
@@ -41,13 +42,14 @@
 
 mod cut;
 
+use crate::atomic::Atomic;
 use crate::fault::Fault;
 use crate::fault::Misuse;
 use crate::header::Header;
 use crate::header::ReadRequest;
 use crate::ring::Ring;
 use crate::rx::Closed;
-use crate::rx::InboundRead;
+use crate::rx::InboundRequest;
 use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
@@ -69,8 +71,27 @@ pub enum Operation {
     },
     /// Writes octets to memory of the peer.
     Write(Range),
+    /// Writes octets to memory of the peer, then sends Immediate Data to a Receive of it: two
+    /// messages.
+    WriteImmediate {
+        /// The memory.
+        range: Range,
+        /// The data.
+        data: [u8; 8],
+        /// With Solicited Event.
+        solicited: bool,
+    },
     /// Reads memory of the peer.
     Read(ReadRequest),
+    /// An atomic operation on memory of the peer.
+    Atomic {
+        /// The STag of the memory.
+        stag: Stag,
+        /// The Tagged Offset of the value, a multiple of eight.
+        offset: u64,
+        /// The operation.
+        operation: Atomic,
+    },
     /// An operation of this end alone, in order: registration or invalidation of memory.
     Local,
 }
@@ -98,9 +119,9 @@ pub struct Posted {
 enum Progress {
     /// Its last segment was not committed, or it was not started.
     Queued,
-    /// A Read whose response was delivered before its request was committed.
+    /// A request whose response was delivered before it was committed.
     Answered,
-    /// A Read whose response is awaited, or a local operation that was started.
+    /// A request whose response is awaited, or a local operation that was started.
     Outstanding,
     /// Nothing is left to do for it, but the LLP may still need its memory.
     Done,
@@ -120,12 +141,20 @@ impl Posted {
     };
 }
 
+impl Operation {
+    /// Says whether there is a response to it, for which ORD counts.
+    #[inline]
+    const fn has_response(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::Atomic { .. })
+    }
+}
+
 /// The memory of the queues of a transmit half.
 pub trait Slots {
     /// One for each request that may be posted.
     type Requests: DerefMut<Target = [Posted]>;
-    /// One for each Read Request that the peer may have outstanding: IRD.
-    type Responses: DerefMut<Target = [InboundRead]>;
+    /// One for each Read or atomic operation that the peer may have outstanding: IRD.
+    type Responses: DerefMut<Target = [InboundRequest]>;
 }
 
 /// The status of a completed request.
@@ -180,7 +209,7 @@ pub enum Outgoing {
         payload: Payload,
         /// The segment is the last one of its message.
         last: bool,
-        /// The number of the Read Request whose response ends with this segment.
+        /// The number of the request whose response ends with this segment.
         /// [`RxHalf::free_inbound`](crate::rx::RxHalf::free_inbound) is called before it leaves.
         last_of_response: Option<u64>,
     },
@@ -192,6 +221,14 @@ pub enum Outgoing {
         header: Octets<HEADER_LEN>,
         /// Its fields.
         request: ReadRequest,
+    },
+    /// An Atomic Request. [`RxHalf::expect_atomic`](crate::rx::RxHalf::expect_atomic) is called
+    /// before it leaves.
+    Atomic {
+        /// The number of the request.
+        number: u64,
+        /// The whole segment.
+        header: Octets<HEADER_LEN>,
     },
     /// A local operation is to be started. [`TxHalf::done`] says when it is
     /// done.
@@ -237,7 +274,9 @@ pub struct TxHalf<S: Slots> {
     responses: Ring<S::Responses>,
     // The response that is being cut. It is no longer in the ring: the peer may use its slot as
     // soon as its last segment is offered, before it is known whether the LLP takes that.
-    responding: Option<InboundRead>,
+    responding: Option<InboundRequest>,
+    // The value before the operation, if that is an atomic one and was carried out.
+    original: Option<u64>,
     in_order: bool,
     // The request to cut.
     cutting: u64,
@@ -247,8 +286,10 @@ pub struct TxHalf<S: Slots> {
     // The message that was handed over last. One of the other kind has precedence.
     previous: Message,
     offered: Option<Offered>,
+    // Messages that were sent to each queue: to the peer's Receives, requests, Atomic Responses.
     sends: u64,
     reads: u64,
+    originals: u64,
     outstanding: u16,
     ord: u16,
     segments: u64,
@@ -268,6 +309,7 @@ impl<S: Slots> TxHalf<S> {
             requests: Ring::new(requests),
             responses: Ring::new(responses),
             responding: None,
+            original: None,
             in_order,
             cutting: 0,
             partial: None,
@@ -275,6 +317,7 @@ impl<S: Slots> TxHalf<S> {
             offered: None,
             sends: 0,
             reads: 0,
+            originals: 0,
             outstanding: 0,
             ord,
             segments: 0,
@@ -283,15 +326,15 @@ impl<S: Slots> TxHalf<S> {
         }
     }
 
-    /// Continues the message numbers behind as many Sends and Reads.
+    /// Continues the message numbers behind as many Sends, requests and Atomic Responses.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, messages: u64) {
-        (self.sends, self.reads) = (messages, messages);
+        (self.sends, self.reads, self.originals) = (messages, messages, messages);
     }
 
     /// Posts a request. Returns its number. On a stream that is over it completes as flushed.
     pub fn post(&mut self, request: Request) -> Result<u64, Misuse> {
-        if matches!(request.operation, Operation::Read(_)) && self.ord == 0 {
+        if request.operation.has_response() && self.ord == 0 {
             return Err(Misuse::NoReads);
         }
         let posted = Posted {
@@ -301,9 +344,9 @@ impl<S: Slots> TxHalf<S> {
         self.requests.push(posted).ok_or(Misuse::Full)
     }
 
-    /// Queues the response to a Read Request of the peer.
-    pub fn respond(&mut self, read: InboundRead) -> Result<(), Misuse> {
-        let pushed = self.responses.push(read);
+    /// Queues the response to a request of the peer.
+    pub fn respond(&mut self, request: InboundRequest) -> Result<(), Misuse> {
+        let pushed = self.responses.push(request);
         pushed.map(drop).ok_or(Misuse::Full)
     }
 
@@ -313,16 +356,17 @@ impl<S: Slots> TxHalf<S> {
         of_request && number == self.cutting
     }
 
-    /// Takes note that a Read's response was delivered, or that a local operation is done.
+    /// Takes note that a request's response was delivered, or that a local operation is done.
     ///
-    /// A Read may be done before [`commit`](Self::commit) commits its request. A local operation
+    /// A request may be done before [`commit`](Self::commit) commits its request. A local operation
     /// that is done after [`close`](Self::close) may have been flushed by then and is unknown.
     pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
         let is_offered = self.is_offered(number);
         let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
+        let has_response = posted.request.operation.has_response();
         posted.progress = match (posted.request.operation, posted.progress) {
-            (Operation::Read(_), Progress::Queued) if is_offered => Progress::Answered,
-            (Operation::Read(_), Progress::Outstanding) => {
+            (_, Progress::Queued) if has_response && is_offered => Progress::Answered,
+            (_, Progress::Outstanding) if has_response => {
                 self.outstanding = self.outstanding.saturating_sub(1);
                 Progress::Done
             }
@@ -373,7 +417,7 @@ impl<S: Slots> TxHalf<S> {
         self.state = State::Closed;
     }
 
-    /// Says whether Reads of the peer are still to be answered, and may be.
+    /// Says whether requests of the peer are still to be answered, and may be.
     #[inline]
     pub fn owes_responses(&self) -> bool {
         self.state == State::Open && (self.responding.is_some() || !self.responses.is_empty())

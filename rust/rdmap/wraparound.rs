@@ -2,6 +2,7 @@
 
 //! Tests of streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
 
+use crate::atomic::Atomic;
 use crate::fault::Fault;
 use crate::fault::Violation;
 use crate::header::Header;
@@ -12,13 +13,14 @@ use crate::order::Order;
 use crate::rx;
 use crate::rx::Delivery;
 use crate::rx::HashKey;
-use crate::rx::InboundRead;
+use crate::rx::InboundRequest;
 use crate::rx::InboundSlot;
 use crate::rx::Outstanding;
 use crate::rx::Placement;
 use crate::rx::Receive;
 use crate::rx::Refusal;
 use crate::rx::RxHalf;
+use crate::rx::Wanted;
 use crate::sctp::window::RxWindow;
 use crate::sctp::window::WORDS;
 use crate::stag::Access;
@@ -44,7 +46,7 @@ impl rx::Slots for Queues {
 
 impl tx::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Responses = Vec<InboundRead>;
+    type Responses = Vec<InboundRequest>;
 }
 
 /// Memory that grants every access.
@@ -53,6 +55,10 @@ struct All;
 impl Memory for All {
     fn check(&self, _: Range, _: Access) -> Result<(), Denied> {
         Ok(())
+    }
+
+    fn update(&self, _: Range, _: Atomic) -> Result<u64, Denied> {
+        Ok(0)
     }
 
     fn invalidate(&self, _: Stag) -> Result<(), Denied> {
@@ -72,7 +78,7 @@ fn rx_half<O: Order>(order: O) -> RxHalf<O, Queues> {
 }
 
 fn tx_half<O: Order>() -> TxHalf<Queues> {
-    let (requests, responses) = (vec![Posted::EMPTY; 8], vec![InboundRead::default(); 4]);
+    let (requests, responses) = (vec![Posted::EMPTY; 8], vec![InboundRequest::default(); 4]);
     TxHalf::new(requests, responses, 4, O::IN_ORDER)
 }
 
@@ -95,7 +101,9 @@ impl Segment {
             Outgoing::Segment {
                 header, payload, ..
             } => (header, payload),
-            Outgoing::Read { header, .. } => (header, &Payload::None),
+            Outgoing::Read { header, .. } | Outgoing::Atomic { header, .. } => {
+                (header, &Payload::None)
+            }
             Outgoing::Local(_) => panic!("it is no segment"),
         };
         let payload = match payload {
@@ -187,7 +195,7 @@ fn messages_go_past_the_last_number<O: Order>(order: O, key: impl Fn(u64) -> O::
             };
             assert_eq!((receive, length), (due, 150));
             let delivered = here.deliver(&All).unwrap();
-            let Some(Delivery::ReadRequest(answer)) = delivered else {
+            let Some(Delivery::Request(answer)) = delivered else {
                 panic!("{delivered:?}");
             };
             assert_eq!(answer.number, due);
@@ -282,6 +290,53 @@ fn violation(place: Result<Placement, Refusal>) -> Option<Violation> {
     }
 }
 
+/// The requests share their numbers with Reads, and the responses have numbers of their own.
+// Shows X5.2-1, X5.2.2-6.
+#[test]
+fn atomic_messages_go_past_the_last_number() {
+    const FIRST: u64 = (1 << 32) - 2;
+    let (mut here, mut there) = (rx_half(InOrder::new()), rx_half(InOrder::new()));
+    let (mut asking, mut answering) = (tx_half::<InOrder>(), tx_half::<InOrder>());
+    for half in [&mut here, &mut there] {
+        half.skip_to(FIRST);
+    }
+    for half in [&mut asking, &mut answering] {
+        half.skip_to(FIRST);
+    }
+    let atomic = Operation::Atomic {
+        stag: Stag(9),
+        offset: 0,
+        operation: Atomic::FetchAdd { add: 1, mask: 0 },
+    };
+    let msn = |segment: &Segment| match segment.model() {
+        Model::Untagged { msn, .. } => msn,
+        model => panic!("{model:?}"),
+    };
+    for due in [u32::MAX, 0, 1] {
+        let number = asking.post(request(atomic)).unwrap();
+        here.expect_atomic(number).unwrap();
+        for segment in segments(&mut asking, 128) {
+            assert_eq!(msn(&segment), due);
+            segment.arrive(&mut there, ()).unwrap();
+        }
+        let Ok(Some(Delivery::Request(delivered))) = there.deliver(&All) else {
+            panic!("it is not delivered");
+        };
+        answering.respond(delivered).unwrap();
+        there.free_inbound(delivered.number).unwrap();
+        for segment in segments(&mut answering, 128) {
+            assert_eq!(msn(&segment), due);
+            segment.arrive(&mut here, ()).unwrap();
+        }
+        let done = Delivery::AtomicDone {
+            request: number,
+            original: 0,
+        };
+        assert_eq!(here.deliver(&All), Ok(Some(done)));
+        asking.done(number).unwrap();
+    }
+}
+
 /// A Send of 2^32 - 1 octets in three segments.
 // Shows D-5.
 #[test]
@@ -331,14 +386,14 @@ fn tagged_offsets(offset: u64) -> [Vec<u64>; 2] {
         length: 300,
     };
     tx.post(request(Operation::Write(write))).unwrap();
-    let answer = InboundRead {
-        request: ReadRequest {
+    let answer = InboundRequest {
+        wanted: Wanted::Read(ReadRequest {
             sink_offset: offset,
             length: 300,
             source_offset: offset,
             ..ReadRequest::default()
-        },
-        ..InboundRead::default()
+        }),
+        ..InboundRequest::default()
     };
     tx.respond(answer).unwrap();
     let mut offsets = [Vec::new(), Vec::new()];

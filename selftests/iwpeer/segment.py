@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 
-"""DDP segments with what RDMAP puts into them (RFC 5041, section 4; RFC 5040, section 4).
+"""DDP segments with what RDMAP puts into them (RFC 5041, section 4; RFC 5040, section 4; RFC 7306, sections 4 to 6).
 
 An error class is the Terminate that the receiver owes: layer, type and code, as 1/2/01.
 """
@@ -9,13 +9,24 @@ from wire import Reader
 from wire import WireError
 from wire import number
 
-WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVALIDATE, TERMINATE = range(8)
+(WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVALIDATE, TERMINATE,
+ IMMEDIATE, IMMEDIATE_SE, ATOMIC_REQUEST, ATOMIC_RESPONSE) = range(12)
 TAGGED = (WRITE, READ_RESPONSE)
-QUEUES = {READ_REQUEST: 1, SEND: 0, SEND_INVALIDATE: 0, SEND_SE: 0, SEND_SE_INVALIDATE: 0, TERMINATE: 2}
+QUEUES = {READ_REQUEST: 1, SEND: 0, SEND_INVALIDATE: 0, SEND_SE: 0, SEND_SE_INVALIDATE: 0, TERMINATE: 2,
+          IMMEDIATE: 0, IMMEDIATE_SE: 0, ATOMIC_REQUEST: 1, ATOMIC_RESPONSE: 3}
+IMMEDIATES = (IMMEDIATE, IMMEDIATE_SE)
 INVALIDATES = (SEND_INVALIDATE, SEND_SE_INVALIDATE)
 READ = (("sinkstag", 4), ("sinkto", 8), ("size", 4), ("srcstag", 4), ("srcto", 8))
 READ_LENGTH = 28
 TAGGED_LENGTH, UNTAGGED_LENGTH = 14, 18
+IMMEDIATE_LENGTH = 8
+# What follows the word with the operation code, of which the upper 28 bits are reserved.
+ATOMIC = (("identifier", 4), ("stag", 4), ("to", 8), ("data", 8), ("mask", 8), ("compare", 8), ("comparemask", 8))
+ATOMIC_LENGTH = 52
+FETCH_ADD, CMP_SWAP = 0, 2
+ORIGINAL = (("identifier", 4), ("original", 8))
+ORIGINAL_LENGTH = 12
+ALL_ONES = 0xFFFFFFFFFFFFFFFF
 
 
 def pack_read(fields):
@@ -24,6 +35,47 @@ def pack_read(fields):
 
 def unpack_read(reader):
     return {name: reader.number(size) for name, size in READ}
+
+
+def pack_atomic(fields):
+    # RFC 7306, section 5.2.1: what a FetchAdd does not compare is sent as nothing, of which every bit counts.
+    fields = {"compare": 0, "comparemask": ALL_ONES, **fields}
+    return number(fields["operation"], 4) + b"".join(number(fields[name], size) for name, size in ATOMIC)
+
+
+def unpack_atomic(octets):
+    reader = fixed(octets, ATOMIC_LENGTH, "length of an Atomic Request")
+    operation = reader.number(4) & 15
+    fields = {"operation": operation, **{name: reader.number(size) for name, size in ATOMIC}}
+    if operation not in (FETCH_ADD, CMP_SWAP):
+        raise WireError("0/2/06", "operation code")
+    if operation == FETCH_ADD:
+        del fields["compare"], fields["comparemask"]
+    return fields
+
+
+def fixed(octets, length, what):
+    """A reader of octets that have to be as many."""
+    if len(octets) != length:
+        raise WireError("1/2/05" if len(octets) > length else "0/2/ff", what)
+    return Reader(octets)
+
+
+def fetch_add(original, data, mask):
+    """RFC 7306, section 5.1.1, bit by bit: a set bit of the mask lets nothing be carried out of it."""
+    value = carry = 0
+    for place in range(64):
+        total = (original >> place & 1) + (data >> place & 1) + carry
+        value |= (total & 1) << place
+        carry = 0 if mask >> place & 1 else total >> 1
+    return value
+
+
+def cmp_swap(original, data, mask, compare, comparemask):
+    """RFC 7306, section 5.1.2."""
+    if (original ^ compare) & comparemask:
+        return original
+    return original & ~mask & ALL_ONES | data & mask
 
 
 def pack_terminate(fields):
@@ -74,6 +126,10 @@ def encode(fields):
         return sent + pack_read(fields)
     if opcode == TERMINATE:
         return sent + pack_terminate(fields)
+    if opcode == ATOMIC_REQUEST:
+        return sent + pack_atomic(fields)
+    if opcode == ATOMIC_RESPONSE:
+        return sent + b"".join(number(fields[name], size) for name, size in ORIGINAL)
     return sent + fields["payload"]
 
 
@@ -88,12 +144,12 @@ def decode(octets):
         stag, queue, msn, offset = (reader.number(4) for _ in range(4))
     if ddp & 3 != 1:
         raise WireError("1/1/04" if tagged else "1/2/06", "DDP version")
-    if not tagged and queue > 2:
+    if not tagged and queue > 3:
         raise WireError("1/2/01", "queue number")
     if rdmap >> 6 != 1:
         raise WireError("0/2/05", "RDMAP version")
     opcode = fields["opcode"]
-    if opcode > TERMINATE or tagged != (opcode in TAGGED) or not tagged and queue != QUEUES[opcode]:
+    if opcode > ATOMIC_RESPONSE or tagged != (opcode in TAGGED) or not tagged and queue != QUEUES[opcode]:
         raise WireError("0/2/06", "opcode")
     if tagged:
         return {**fields, "stag": stag, "to": offset, "payload": reader.rest}
@@ -101,9 +157,14 @@ def decode(octets):
     if opcode in INVALIDATES:
         fields["invalidate"] = stag
     if opcode == READ_REQUEST:
-        if len(reader.rest) != READ_LENGTH:
-            raise WireError("1/2/05" if len(reader.rest) > READ_LENGTH else "0/2/ff", "length of a Read Request")
-        return {**fields, **unpack_read(reader)}
+        return {**fields, **unpack_read(fixed(reader.rest, READ_LENGTH, "length of a Read Request"))}
     if opcode == TERMINATE:
         return {**fields, **unpack_terminate(reader.rest)}
+    if opcode == ATOMIC_REQUEST:
+        return {**fields, **unpack_atomic(reader.rest)}
+    if opcode == ATOMIC_RESPONSE:
+        response = fixed(reader.rest, ORIGINAL_LENGTH, "length of an Atomic Response")
+        return {**fields, **{name: response.number(size) for name, size in ORIGINAL}}
+    if opcode in IMMEDIATES:
+        fixed(reader.rest, IMMEDIATE_LENGTH, "length of Immediate Data")
     return {**fields, "payload": reader.rest}

@@ -20,6 +20,13 @@ SEGMENT = {"opcode": "iwarp_rdma.opcode", "last": "iwarp_ddp.last_flag", "stag":
            "sinkstag": "iwarp_rdma.sinkstag", "sinkto": "iwarp_rdma.sinkto", "size": "iwarp_rdma.rdmardsz",
            "srcstag": "iwarp_rdma.srcstag", "srcto": "iwarp_rdma.srcto",
            "layer": "iwarp_rdma.term_layer", "m": "iwarp_rdma.term_hdrct_m", "d": "iwarp_rdma.hdrct_d", "r": "iwarp_rdma.hdrct_r"}
+# The same for Atomic Requests, of which the operations have names of their own, and for Atomic Responses.
+ATOMIC = {"operation": "iwarp_rdma.atomic.opcode", "identifier": "iwarp_rdma.atomic.request_identifier",
+          "stag": "iwarp_rdma.atomic.remote_stag", "to": "iwarp_rdma.atomic.remote_tagged_offset"}
+ADD = {**ATOMIC, "data": "iwarp_rdma.atomic.add_data", "mask": "iwarp_rdma.atomic.add_mask"}
+SWAP = {**ATOMIC, "data": "iwarp_rdma.atomic.swap_data", "mask": "iwarp_rdma.atomic.swap_mask",
+        "compare": "iwarp_rdma.atomic.compare_data", "comparemask": "iwarp_rdma.atomic.compare_mask"}
+ORIGINAL = {"identifier": "iwarp_rdma.atomic.original_request_identifier", "original": "iwarp_rdma.atomic.original_remote_data_value"}
 # The name of these depends on the layer.
 TYPES = ("iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_etype_ddp", "iwarp_rdma.term_etype_llp")
 CODES = ("iwarp_rdma.term_errcode_rdma", "iwarp_rdma.term_errcode_ddp_tagged", "iwarp_rdma.term_errcode_ddp_untagged",
@@ -54,16 +61,24 @@ def _number(text):
     return {"True": 1, "False": 0}[text] if text in ("True", "False") else int(text, 0)
 
 
+def names(fields):
+    """The fields of a segment, and what tshark calls them."""
+    if fields["opcode"] == segment.ATOMIC_REQUEST:
+        return {**SEGMENT, **(ADD if fields["operation"] == segment.FETCH_ADD else SWAP)}
+    return {**SEGMENT, **ORIGINAL} if fields["opcode"] == segment.ATOMIC_RESPONSE else SEGMENT
+
+
 class Dissected(unittest.TestCase):
     """What tshark finds is what was encoded."""
 
     def expect_segments(self, found):
         self.assertEqual(len(found), len(capture.EXAMPLES))
         for packet, (_, fields) in zip(found, capture.EXAMPLES):
-            told = {key: value for key, value in fields.items() if key in SEGMENT}
+            called = names(fields)
+            told = {key: value for key, value in fields.items() if key in called}
             if fields["opcode"] not in segment.TAGGED:
                 told["queue"] = segment.QUEUES[fields["opcode"]]
-            self.assertEqual({key: _number(packet[field]) for key, field in SEGMENT.items() if field in packet}, told)
+            self.assertEqual({key: _number(packet[field]) for key, field in called.items() if field in packet}, told)
             if fields["opcode"] == segment.TERMINATE:
                 self.assertEqual([_number(packet[field]) for field in TYPES if field in packet], [fields["type"]])
                 self.assertEqual([_number(packet[field]) for field in CODES if field in packet], [fields["code"]])
@@ -79,7 +94,7 @@ class Dissected(unittest.TestCase):
         self.assertEqual(raw, told.hex())
 
     def test_mpa(self):
-        asked = [*SEGMENT.values(), *TYPES, *CODES, *RAW, *WRONG, "tcp.checksum.status", "iwarp_mpa.rev", "iwarp_mpa.crc_flag",
+        asked = [*SEGMENT.values(), *ADD.values(), *SWAP.values(), *ORIGINAL.values(), *TYPES, *CODES, *RAW, *WRONG, "tcp.checksum.status", "iwarp_mpa.rev", "iwarp_mpa.crc_flag",
                  "iwarp_mpa.marker_flag", "iwarp_mpa.privatedata"]
         for kind, markers in (("tcp", 0), ("markers", 1)):
             with self.subTest(kind):
@@ -102,7 +117,7 @@ class Dissected(unittest.TestCase):
             self.assertNotIn("Bad CRC32", told)
 
     def test_sctp(self):
-        found = packets("sctp", [*SEGMENT.values(), *TYPES, *CODES, *RAW, "_ws.malformed", *SESSION])
+        found = packets("sctp", [*SEGMENT.values(), *ADD.values(), *SWAP.values(), *ORIGINAL.values(), *TYPES, *CODES, *RAW, "_ws.malformed", *SESSION])
         for packet in found:
             self.assertNotIn("_ws.malformed", packet)
             self.assertEqual(packet["sctp.checksum.status"], "1")

@@ -54,6 +54,42 @@ class Golden(unittest.TestCase):
         sent = segment.encode({"opcode": segment.READ_RESPONSE, "last": 1, "stag": 0xA59D8500, "to": 0x1594, "payload": b"x" * 72})
         self.assertEqual(sent[:14].hex(), "c142" "a59d8500" "0000000000001594")
 
+    def test_immediate_data_is_26_octets(self):
+        for opcode, control in ((segment.IMMEDIATE, "4148"), (segment.IMMEDIATE_SE, "4149")):
+            fields = {"opcode": opcode, "last": 1, "msn": 3, "mo": 0, "payload": bytes(range(1, 9))}
+            sent = segment.encode(fields)
+            self.assertEqual(sent.hex(), control + "00000000" "00000000" "00000003" "00000000" "0102030405060708")
+            self.assertEqual(segment.decode(sent), fields)
+
+    def test_atomic_request_is_70_octets(self):
+        fields = {"opcode": segment.ATOMIC_REQUEST, "last": 1, "msn": 2, "mo": 0, "operation": segment.CMP_SWAP, "identifier": 0x11223344,
+                  "stag": 0xA59D8500, "to": 0x1000, "data": 5, "mask": 0xFF, "compare": 6, "comparemask": 0xF0F0}
+        sent = segment.encode(fields)
+        self.assertEqual(sent.hex(), "414a" "00000000" "00000001" "00000002" "00000000" "00000002" "11223344" "a59d8500" "0000000000001000"
+                                     "0000000000000005" "00000000000000ff" "0000000000000006" "000000000000f0f0")
+        self.assertEqual(segment.decode(sent), fields)
+
+    def test_fetch_add_compares_nothing(self):
+        fields = {"opcode": segment.ATOMIC_REQUEST, "last": 1, "msn": 2, "mo": 0, "operation": segment.FETCH_ADD, "identifier": 1, "stag": 2,
+                  "to": 8, "data": 1, "mask": 0}
+        sent = segment.encode(fields)
+        self.assertEqual(sent[54:].hex(), "0000000000000000" "ffffffffffffffff")
+        self.assertEqual(segment.decode(sent), fields)
+
+    def test_atomic_response_is_30_octets(self):
+        fields = {"opcode": segment.ATOMIC_RESPONSE, "last": 1, "msn": 1, "mo": 0, "identifier": 0x11223344, "original": 0x0102030405060708}
+        sent = segment.encode(fields)
+        self.assertEqual(sent.hex(), "414b" "00000000" "00000003" "00000001" "00000000" "11223344" "0102030405060708")
+        self.assertEqual(segment.decode(sent), fields)
+
+    def test_sums_and_swaps(self):
+        self.assertEqual(segment.fetch_add(segment.ALL_ONES, 1, 0), 0)
+        # Two counters of 32 bits.
+        self.assertEqual(segment.fetch_add(0x00000005FFFFFFFF, 1, 1 << 31), 0x0000000500000000)
+        self.assertEqual(segment.fetch_add(0x0F, 0xFF, segment.ALL_ONES), 0xF0)
+        self.assertEqual(segment.cmp_swap(0x1234, 0xAAAA, 0xFF00, 0x34, 0xFF), 0xAA34)
+        self.assertEqual(segment.cmp_swap(0x1234, 0xAAAA, 0xFF00, 0x35, 0xFF), 0x1234)
+
     def test_longest_terminate_is_70_octets(self):
         request = segment.encode({"opcode": segment.READ_REQUEST, "last": 1, "msn": 1, "mo": 0, "sinkstag": 1, "sinkto": 2, "size": 3,
                                   "srcstag": 4, "srcto": 5})

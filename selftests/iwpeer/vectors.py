@@ -139,8 +139,58 @@ def segments(make):
     request = {"opcode": segment.READ_REQUEST, "last": 1, "msn": 1, "mo": 0}
     for _ in range(RANDOM_EACH):
         make.add("segment", "read-request", **{**request, "msn": make.bits(32)}, **_read(make))
+    extensions(make)
     terminates(make)
     refused_segments(make)
+    refused_extensions(make)
+
+
+def _atomic(make, operation):
+    fields = {name: make.bits(8 * size) for name, size in segment.ATOMIC}
+    if operation == segment.FETCH_ADD:
+        del fields["compare"], fields["comparemask"]
+    return {"operation": operation, **fields}
+
+
+def extensions(make):
+    """The messages of RFC 7306."""
+    message = {"last": 1, "mo": 0}
+    for opcode in segment.IMMEDIATES:
+        for payload in (bytes(8), b"\xff" * 8, bytes(range(1, 9))):
+            make.add("segment", "immediate", opcode=opcode, **message, msn=make.bits(32), payload=payload)
+    for operation in (segment.FETCH_ADD, segment.CMP_SWAP):
+        for _ in range(RANDOM_EACH):
+            make.add("segment", "atomic-request", opcode=segment.ATOMIC_REQUEST, **message, msn=make.bits(32), **_atomic(make, operation))
+    for _ in range(RANDOM_EACH):
+        make.add("segment", "atomic-response", opcode=segment.ATOMIC_RESPONSE, **message, msn=make.bits(32),
+                 **{name: make.bits(8 * size) for name, size in segment.ORIGINAL})
+    request = {"opcode": segment.ATOMIC_REQUEST, **message, "msn": 1, **_atomic(make, segment.FETCH_ADD)}
+    octets = segment.encode(request)
+    make.add("segment", "atomic-reserved-bits", octets[:18] + b"\xff\xff\xff\xf0" + octets[22:], **request)
+    make.add("segment", "fetch-add-compares-nothing", octets[:54] + make.random.randbytes(16), **request)
+    make.add("segment", "atomic-stag-not-read", octets[:2] + b"\x12\x34\x56\x78" + octets[6:], **request)
+
+
+def refused_extensions(make):
+    message = {"last": 1, "msn": 1, "mo": 0}
+    each = ({"opcode": segment.IMMEDIATE, **message, "payload": bytes(8)}, {"opcode": segment.IMMEDIATE_SE, **message, "payload": bytes(8)},
+            {"opcode": segment.ATOMIC_REQUEST, **message, **_atomic(make, segment.CMP_SWAP)},
+            {"opcode": segment.ATOMIC_RESPONSE, **message, "identifier": 1, "original": 2})
+    for fields in each:
+        octets, opcode = segment.encode(fields), fields["opcode"]
+        for length in (18, 19, len(octets) - 1):
+            make.refuse("segment", "shorter-than-its-kind", octets[:length], "0/2/ff")
+        for more in (1, 8, 1000):
+            make.refuse("segment", "longer-than-its-kind", octets + bytes(more), "1/2/05")
+        for queue in range(4):
+            if queue != segment.QUEUES[opcode]:
+                make.refuse("segment", "on-other-queue", octets[:6] + number(queue, 4) + octets[10:], "0/2/06")
+        make.refuse("segment", "queue", octets[:6] + number(4, 4) + octets[10:], "1/2/01")
+        make.refuse("segment", "tagged", bytes([octets[0] | 0x80]) + octets[1:], "0/2/06")
+        make.refuse("segment", "rdmap-version", octets[:1] + bytes([opcode]) + octets[2:], "0/2/05")
+    octets = segment.encode(each[2])
+    for operation in (1, *range(3, 16)):
+        make.refuse("segment", "atomic-operation", octets[:21] + bytes([operation]) + octets[22:], "0/2/06")
 
 
 def terminates(make):
@@ -193,19 +243,19 @@ def refused_segments(make):
             make.refuse("segment", "ddp-version", changed, "1/1/04" if fields is tagged else "1/2/06")
             make.refuse("segment", "rdmap-version", octets[:1] + bytes([version << 6 | fields["opcode"]]) + octets[2:], "0/2/05")
         for opcode in range(16):
-            right = opcode <= segment.TERMINATE and (opcode in segment.TAGGED) == (fields is tagged)
+            right = opcode <= segment.ATOMIC_RESPONSE and (opcode in segment.TAGGED) == (fields is tagged)
             if not right:
                 make.refuse("segment", "opcode", octets[:1] + bytes([0x40 | opcode]) + octets[2:], "0/2/06")
         # Reserved bits of both control octets.
         make.add("segment", "reserved-bits", bytes([octets[0] | 0x3C, octets[1] | 0x30]) + octets[2:], **fields)
     octets = segment.encode(send)
     make.add("segment", "invalidate-not-read", octets[:2] + b"\x12\x34\x56\x78" + octets[6:], **send)
-    for queue in (3, 0x100, 0xFFFFFFFF):
+    for queue in (4, 0x100, 0xFFFFFFFF):
         make.refuse("segment", "queue", octets[:6] + number(queue, 4) + octets[10:], "1/2/01")
-    for queue in (1, 2):
+    for queue in (1, 2, 3):
         make.refuse("segment", "send-on-other-queue", octets[:6] + number(queue, 4) + octets[10:], "0/2/06")
     octets = segment.encode(request)
-    for queue in (0, 2):
+    for queue in (0, 2, 3):
         make.refuse("segment", "read-request-on-other-queue", octets[:6] + number(queue, 4) + octets[10:], "0/2/06")
     make.refuse("segment", "read-request-short", octets[:-1], "0/2/ff")
     make.refuse("segment", "read-request-empty", octets[:18], "0/2/ff")

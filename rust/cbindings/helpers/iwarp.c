@@ -30,6 +30,11 @@ struct inet6_dev *rust_rdma_helper___in6_dev_get(const struct net_device *dev)
 	return __in6_dev_get(dev);
 }
 
+u64 rust_rdma_helper_cmpxchg64(u64 *ptr, u64 old, u64 new)
+{
+	return cmpxchg64(ptr, old, new);
+}
+
 void rust_rdma_helper_copy_ifname(struct ib_device *device,
 				  const struct net_device *dev)
 {

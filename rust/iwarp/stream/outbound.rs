@@ -134,6 +134,10 @@ impl<O: EstablishedConn> Stream<O> {
                 self.expect(*number, request)?;
                 (header, Payload::None)
             }
+            Outgoing::Atomic { number, header } => {
+                self.rx.expect_atomic(*number).map_err(|_| EINVAL)?;
+                (header, Payload::None)
+            }
             Outgoing::Local(number) => return self.carry_out(*number, memory).map(|()| true),
         };
         let terminates = self.tx.fault().is_some();

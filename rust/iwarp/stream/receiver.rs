@@ -24,6 +24,7 @@ use provider::{
     wr::{
         ReceiveRequest,
         Run,
+        SendRequest,
         Status, //
     }, //
 };
@@ -66,7 +67,7 @@ impl rx::Slots for Slots {
 
 impl tx::Slots for Slots {
     type Requests = KVVec<tx::Posted>;
-    type Responses = KVVec<rx::InboundRead>;
+    type Responses = KVVec<rx::InboundRequest>;
 }
 
 /// The result of receiving.
@@ -101,6 +102,7 @@ pub(crate) struct Receiver<'a, 'm, O: Order> {
     pub(super) memory: &'a RegisteredMemory<'m>,
     pub(super) rx: &'a mut RxHalf<O, Slots>,
     pub(super) tx: &'a mut TxHalf<Slots>,
+    pub(super) sends: &'a mut Requests<SendRequest>,
     pub(super) receives: &'a mut Requests<ReceiveRequest>,
     pub(super) terminated: &'a mut Option<Code>,
 }
@@ -241,6 +243,24 @@ impl<O: Order> Receiver<'_, '_, O> {
         }
     }
 
+    /// Stores the result of an atomic operation, as a number of this machine.
+    fn store(&mut self, number: u64, original: u64) -> Result {
+        let request = self.sends.get(number).ok_or(EINVAL)?;
+        let octets = original.to_ne_bytes();
+        let mut left = octets.as_slice();
+        let mut copy = |piece: Piece<'_>| {
+            let (here, behind) = left
+                .split_at_checked(usize::try_from(piece.len())?)
+                .ok_or(EINVAL)?;
+            left = behind;
+            piece.copy_from(here)
+        };
+        let length = request.sg_list.len();
+        request
+            .sg_list
+            .runs(0, length, |run| self.memory.pieces(run, &mut copy))
+    }
+
     /// Delivers messages that are complete and in order.
     pub(crate) fn deliver(&mut self) -> Result<Handled> {
         loop {
@@ -269,8 +289,25 @@ impl<O: Order> Receiver<'_, '_, O> {
                         invalidated,
                     );
                 }
-                Ok(Some(Delivery::ReadRequest(read))) => {
-                    self.tx.respond(read).map_err(|_| EINVAL)?;
+                Ok(Some(Delivery::Immediate {
+                    receive,
+                    data: [a, b, c, d, ..],
+                    written,
+                    solicited,
+                })) => {
+                    let request = self.receives.take(receive).ok_or(EINVAL)?;
+                    self.queues
+                        .complete_immediate(request, [a, b, c, d], written, solicited);
+                }
+                Ok(Some(Delivery::Request(request))) => {
+                    self.tx.respond(request).map_err(|_| EINVAL)?;
+                }
+                Ok(Some(Delivery::AtomicDone { request, original })) => {
+                    match self.store(request, original) {
+                        Ok(()) => self.tx.done(request).map_err(|_| EINVAL)?,
+                        // The consumer has posted memory that is not registered.
+                        Err(_) => drop(self.tx.fail(Fault::LOCAL)),
+                    }
                 }
                 Ok(Some(Delivery::ReadDone {
                     read,

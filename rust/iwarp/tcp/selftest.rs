@@ -178,6 +178,7 @@ impl Bench {
             access: AccessFlags {
                 remote_read: true,
                 remote_write: true,
+                remote_atomic: true,
             },
         };
         self.stream

@@ -105,6 +105,7 @@ impl Consumer {
         let access = AccessFlags {
             remote_read: true,
             remote_write: false,
+            remote_atomic: false,
         };
         let length = pages.len().checked_mul(PAGE).ok_or(EINVAL)?;
         Ok(register(regions, &pages, length, access)?.1)
@@ -155,6 +156,7 @@ impl Target {
         let access = AccessFlags {
             remote_read: false,
             remote_write: true,
+            remote_atomic: true,
         };
         let (region, stag) = register(regions, &[address], TARGET_LEN, access)?;
         // INVARIANT: No reference was created.

@@ -3,6 +3,7 @@
 //! The measured operations, each as one function that is not inlined. Copying of octets is not
 //! included.
 
+use rdmap::atomic::Atomic;
 use rdmap::order::Order;
 use rdmap::rx;
 use rdmap::rx::Delivery;
@@ -37,7 +38,7 @@ impl rx::Slots for Queues {
 
 impl tx::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Responses = Vec<rx::InboundRead>;
+    type Responses = Vec<rx::InboundRequest>;
 }
 
 /// One region, which has every STag.
@@ -50,12 +51,18 @@ const REGION: Region = Region {
     of_this_stream: true,
     remote_read: true,
     remote_write: true,
+    remote_atomic: true,
     remote_invalidate: true,
 };
 
 impl Memory for One {
     fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
         REGION.check(range.offset, range.length, want)
+    }
+
+    fn update(&self, range: Range, _: Atomic) -> Result<u64, Denied> {
+        REGION.check(range.offset, range.length, Access::RemoteAtomic)?;
+        Ok(0)
     }
 
     fn invalidate(&self, _: Stag) -> Result<(), Denied> {
@@ -81,7 +88,7 @@ pub const WRITE: Operation = Operation::Write(Range {
 });
 
 pub fn tx_half<O: Order>() -> TxHalf<Queues> {
-    let responses = vec![rx::InboundRead::default(); 16];
+    let responses = vec![rx::InboundRequest::default(); 16];
     TxHalf::new(vec![Posted::EMPTY; 64], responses, 16, O::IN_ORDER)
 }
 

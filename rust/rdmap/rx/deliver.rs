@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Delivery in the order of the sender, and the checks that belong to it (RFC 5040, sections 5.5
-//! and 7).
+//! and 7; RFC 7306, sections 5.4 and 7).
 
 use crate::fault::Fault;
 use crate::fault::Violation;
 use crate::order::Order;
 use crate::order::Seq;
 use crate::rx::message::Message;
+use crate::rx::Awaited;
 use crate::rx::Delivery;
 use crate::rx::InboundSlot;
 use crate::rx::RxHalf;
 use crate::rx::Slots;
 use crate::rx::State;
+use crate::rx::Wanted;
 use crate::stag::Access;
 use crate::stag::Memory;
 
 /// The kind of the message to deliver next, the oldest of all.
 #[derive(Clone, Copy)]
 enum Next {
+    /// A message that has a Receive.
     Send,
-    ReadRequest,
+    Request,
     Response,
     Terminate,
 }
@@ -39,8 +42,8 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         };
         let delivered = match next {
             Next::Send => self.deliver_send(seq, memory),
-            Next::ReadRequest => self.deliver_request(seq, memory),
-            Next::Response => self.deliver_response(),
+            Next::Request => self.deliver_request(seq, memory),
+            Next::Response => self.deliver_response(seq),
             Next::Terminate => {
                 self.state = State::Closed;
                 return Ok(self.terminate.map(|(_, told)| Delivery::Terminate(told)));
@@ -69,7 +72,7 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         let terminate = self.terminate.as_ref().map(|(seq, _)| *seq);
         let candidates = [
             (send, Next::Send),
-            (request, Next::ReadRequest),
+            (request, Next::Request),
             (response, Next::Response),
             (terminate, Next::Terminate),
         ];
@@ -105,6 +108,14 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             done.map_err(|denied| refuse(Violation::Invalidate(denied)))?;
         }
         self.receives.pop();
+        if let Some(immediate) = receive.immediate {
+            return Ok(Some(Delivery::Immediate {
+                receive: number,
+                data: immediate.data,
+                written: immediate.written,
+                solicited: receive.solicited,
+            }));
+        }
         Ok(Some(Delivery::Message {
             receive: number,
             length,
@@ -122,26 +133,54 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         let Some(InboundSlot(Some((_, answer)))) = inbound else {
             return Ok(None);
         };
-        let refuse = |violation| Fault::peer(violation, answer.offending).with_read(answer.request);
+        let refuse = |violation| {
+            let fault = Fault::peer(violation, answer.offending);
+            match answer.wanted {
+                Wanted::Read(request) => fault.with_read(request),
+                // RFC 7306, section 8.1: without the header of the request.
+                Wanted::Atomic(_) => fault,
+            }
+        };
         self.check_order(1, seq).map_err(refuse)?;
-        if answer.request.length > 0 {
-            let allowed = memory.check(answer.request.source(), Access::RemoteRead);
+        let access = match answer.wanted {
+            Wanted::Read(request) if request.length == 0 => None,
+            Wanted::Read(request) => Some((request.source(), Access::RemoteRead)),
+            Wanted::Atomic(request) => Some((request.target(), Access::RemoteAtomic)),
+        };
+        if let Some((range, want)) = access {
+            let allowed = memory.check(range, want);
             allowed.map_err(|denied| refuse(Violation::Source(denied)))?;
         }
+        if matches!(answer.wanted, Wanted::Atomic(request) if !request.is_aligned()) {
+            return Err(refuse(Violation::Alignment));
+        }
         self.next_response = self.next_response.saturating_add(1);
-        Ok(Some(Delivery::ReadRequest(answer)))
+        Ok(Some(Delivery::Request(answer)))
     }
 
-    fn deliver_response(&mut self) -> Result<Option<Delivery>, Fault> {
+    fn deliver_response(&mut self, seq: Seq) -> Result<Option<Delivery>, Fault> {
         let Some(read) = self.outstanding.pop() else {
             return Ok(None);
         };
-        if read.message.whole(self.key) != Some(read.sink.length) {
-            return Err(Fault::peer(Violation::ShortResponse, read.offending));
+        let refuse = |violation| Fault::peer(violation, read.offending);
+        match read.awaited {
+            Awaited::Octets { sink, invalidate } => {
+                if read.message.whole(self.key) != Some(sink.length) {
+                    return Err(refuse(Violation::ShortResponse));
+                }
+                Ok(Some(Delivery::ReadDone {
+                    read: read.read,
+                    to_invalidate: invalidate.then_some(sink.stag),
+                }))
+            }
+            Awaited::Original { value, .. } => {
+                self.check_order(2, seq).map_err(refuse)?;
+                self.atomics_done = self.atomics_done.saturating_add(1);
+                Ok(Some(Delivery::AtomicDone {
+                    request: read.read,
+                    original: value,
+                }))
+            }
         }
-        Ok(Some(Delivery::ReadDone {
-            read: read.read,
-            to_invalidate: read.invalidate.then_some(read.sink.stag),
-        }))
     }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Placement: the checks of a segment that arrives, and its destination (RFC 5041, sections 5 and
-//! 7.1; RFC 5040, section 7.2).
+//! 7.1; RFC 5040, section 7.2; RFC 7306, section 8.2).
 
+use crate::atomic::exactly;
+use crate::atomic::identifier;
+use crate::atomic::AtomicRequest;
+use crate::atomic::AtomicResponse;
 use crate::fault::Fault;
 use crate::fault::OffendingSegment;
 use crate::fault::Violation;
@@ -13,12 +17,16 @@ use crate::header::Untagged;
 use crate::order::Invalid;
 use crate::order::Order;
 use crate::order::Seq;
-use crate::rx::InboundRead;
+use crate::rx::message::Message;
+use crate::rx::Awaited;
+use crate::rx::Immediate;
+use crate::rx::InboundRequest;
 use crate::rx::Placement;
 use crate::rx::Refusal;
 use crate::rx::RxHalf;
 use crate::rx::Slots;
 use crate::rx::State;
+use crate::rx::Wanted;
 use crate::serial::ahead_u32;
 use crate::stag::Access;
 use crate::stag::Denied;
@@ -92,7 +100,12 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
                     length,
                 };
                 match response {
-                    false => place_write(range, memory),
+                    false => {
+                        if O::IN_ORDER {
+                            self.last_write.add(seq, length, header.last);
+                        }
+                        place_write(range, memory)
+                    }
                     true => self.place_response(&segment, range, memory),
                 }
             }
@@ -113,6 +126,11 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
                     let placed = self.place_terminate(&segment, msn, offset, payload);
                     return placed.map_err(Refusal::Terminate);
                 }
+                Untagged::Immediate { solicited } => {
+                    self.place_immediate(&segment, msn, offset, solicited, payload)
+                }
+                Untagged::AtomicRequest => self.place_atomic(&segment, msn, offset, payload),
+                Untagged::AtomicResponse => self.place_original(&segment, msn, offset, payload),
             },
         };
         placed.map_err(refuse)
@@ -156,13 +174,20 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             let Some(read) = self.outstanding.get(number) else {
                 break;
             };
-            // The last segment may have overtaken others.
             let ended = read.message.ended().is_some();
-            let full = read.message.octets() == read.sink.length;
+            let Awaited::Octets { sink, .. } = read.awaited else {
+                match O::IN_ORDER && !ended {
+                    // The response to an older request is still to come.
+                    true => break,
+                    false => continue,
+                }
+            };
+            // The last segment may have overtaken others.
+            let full = read.message.octets() == sink.length;
             if ended && (O::IN_ORDER || full || last) {
                 continue;
             }
-            match read.offset_of(range, O::IN_ORDER) {
+            match read.offset_of(sink, range, O::IN_ORDER) {
                 Ok(offset) => return Ok((number, offset)),
                 // The first close match determines the error.
                 Err(_) if violation == Violation::Tagged(Denied::Bounds) => {}
@@ -185,6 +210,9 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
     ) -> Result<Placement, Violation> {
         let number = number_of(msn, self.receives.first())?;
         let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
+        if receive.immediate.is_some() {
+            return Err(Violation::MessageNumber);
+        }
         if offset > receive.capacity {
             return Err(Violation::MessageOffset);
         }
@@ -233,12 +261,106 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         if slot.0.is_some() {
             return Err(fault(Violation::MessageNumber));
         }
-        let answer = InboundRead {
+        let answer = InboundRequest {
             number,
-            request,
+            wanted: Wanted::Read(request),
             offending: segment.offending,
         };
         slot.0 = Some((seq, answer));
+        Ok(Placement::Nothing)
+    }
+
+    /// Takes an Atomic Request, which shares queue and numbers with Read Requests (RFC 7306,
+    /// section 5.2).
+    fn place_atomic(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<Placement, Violation> {
+        let seq = segment.only(offset)?;
+        let request = AtomicRequest::parse(payload, segment.length)?;
+        let number = number_of(msn, self.inbound.first())?;
+        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
+        if slot.0.is_some() {
+            return Err(Violation::MessageNumber);
+        }
+        let answer = InboundRequest {
+            number,
+            wanted: Wanted::Atomic(request),
+            offending: segment.offending,
+        };
+        slot.0 = Some((seq, answer));
+        Ok(Placement::Nothing)
+    }
+
+    /// Takes an Atomic Response. Its number finds the request, among the atomic ones.
+    fn place_original(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<Placement, Violation> {
+        let seq = segment.only(offset)?;
+        let response = AtomicResponse::parse(payload, segment.length)?;
+        let wanted = number_of(msn, self.atomics_done)?;
+        for at in self.outstanding.first()..self.outstanding.next() {
+            let Some(outstanding) = self.outstanding.get_mut(at) else {
+                break;
+            };
+            let ended = outstanding.message.ended().is_some();
+            let Awaited::Original { number, value } = &mut outstanding.awaited else {
+                match O::IN_ORDER && !ended {
+                    // The response to an older Read is still to come.
+                    true => break,
+                    false => continue,
+                }
+            };
+            if *number != wanted {
+                continue;
+            }
+            if ended {
+                return Err(Violation::MessageNumber);
+            }
+            if response.identifier != identifier(outstanding.read) {
+                return Err(Violation::Identifier);
+            }
+            *value = response.original;
+            let added = outstanding.message.add(self.key, 0, 0, Some(seq));
+            added.map_err(|_| Violation::MessageNumber)?;
+            outstanding.offending = segment.offending;
+            return Ok(Placement::Nothing);
+        }
+        Err(Violation::NoBuffer)
+    }
+
+    /// Takes Immediate Data, which has a Receive like a Send (RFC 7306, section 6).
+    fn place_immediate(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        solicited: bool,
+        payload: &[u8],
+    ) -> Result<Placement, Violation> {
+        let seq = segment.only(offset)?;
+        let data = exactly(payload, segment.length, size_of::<[u8; 8]>())?;
+        let data = *data.first_chunk().ok_or(Violation::Truncated)?;
+        let number = number_of(msn, self.receives.first())?;
+        let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
+        // A part of a Send has this number, or all of it.
+        if receive.immediate.is_some() || receive.message != Message::default() {
+            return Err(Violation::MessageNumber);
+        }
+        // Nothing is placed, so the message that is whole has no octets.
+        let added = receive.message.add(self.key, 0, 0, Some(seq));
+        added.map_err(|_| Violation::MessageNumber)?;
+        let written = self.last_write.before(seq);
+        receive.immediate = Some(Immediate { data, written });
+        receive.solicited = solicited;
+        receive.offending = segment.offending;
         Ok(Placement::Nothing)
     }
 

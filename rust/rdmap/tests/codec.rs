@@ -162,7 +162,7 @@ proptest! {
         want in prop_oneof![1..200_u32, 1..=u32::MAX],
     ) {
         let region = Region { base, length, valid: true, of_this_stream: true, remote_read: true,
-            remote_write: false, remote_invalidate: false };
+            remote_write: false, remote_atomic: false, remote_invalidate: false };
         let (first, end) = (u128::from(offset), u128::from(offset) + u128::from(want));
         let expected = if end > 1 << 64 {
             Err(Denied::Wrap)
@@ -225,17 +225,17 @@ fn wrong_versions_are_named_by_layer() {
     assert_eq!(refused(with(&[(1, 0x83)])), Code::new(0, 2, 5));
 }
 
-// Shows P4.1-3, P4.1-4, P7.2-2, P7.2-6.
+// Shows P4.1-3, P4.1-4, P7.2-2, P7.2-6, X4.1-3, X4.1-4.
 #[test]
 fn opcode_must_fit_model_and_queue() {
-    for code in 8..16 {
+    for code in 12..16 {
         assert_eq!(refused(with(&[(1, 0x40 | code)])), Code::new(0, 2, 6));
     }
     // A Write and a Read Response that are untagged, the others tagged.
     for code in [0, 2] {
         assert_eq!(refused(with(&[(1, 0x40 | code)])), Code::new(0, 2, 6));
     }
-    for code in [1, 3, 4, 5, 6, 7] {
+    for code in [1, 3, 4, 5, 6, 7, 8, 9, 10, 11] {
         let tagged = with(&[(0, 0xc1), (1, 0x40 | code)]);
         assert_eq!(refused(tagged), Code::new(0, 2, 6));
     }
@@ -244,10 +244,11 @@ fn opcode_must_fit_model_and_queue() {
     assert_eq!(refused(with(&[(1, 0x41)])), Code::new(0, 2, 6));
 }
 
-// Shows P3.1-2, P7.2-6.
+// Shows P3.1-2, P7.2-6, X4.1-3, X4.1-4.
 #[test]
-fn there_are_three_queues() {
-    for queue in [3, 4, 0xff] {
+fn there_are_four_queues() {
+    assert_eq!(refused(with(&[(9, 3)])), Code::new(0, 2, 6));
+    for queue in [4, 0xff] {
         assert_eq!(refused(with(&[(9, queue)])), Code::new(1, 2, 1));
     }
     assert_eq!(refused(with(&[(6, 1)])), Code::new(1, 2, 1));

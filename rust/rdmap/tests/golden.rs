@@ -2,6 +2,8 @@
 
 //! Vectors from the RFCs, from dissectors and from other implementations, octet for octet.
 
+use rdmap::atomic::Atomic;
+use rdmap::atomic::AtomicResponse;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::enhanced::ReadLimits;
@@ -15,6 +17,16 @@ use rdmap::mpa::startup::Frame;
 use rdmap::mpa::startup::Initiator;
 use rdmap::mpa::startup::Kind;
 use rdmap::mpa::startup::Offer;
+use rdmap::stag::Range;
+use rdmap::stag::Stag;
+use rdmap::tx::Operation;
+use rdmap::tx::Outgoing;
+use rdmap::tx::Request;
+use rdmap::tx::TxHalf;
+
+use crate::rx::ByStag;
+use crate::tx::tx_half;
+use crate::tx::Queues;
 
 fn send(msn: u32) -> Header {
     Header {
@@ -97,6 +109,102 @@ fn gv07_send_of_sixteen_octets() {
     segment.extend([7; 16]);
     assert_eq!(segment.len(), 34);
     assert_eq!(Header::parse(&segment), Ok((send(1), &[7; 16][..])));
+}
+
+// Shows GV-09, X4.1-1, X4.1-2, X4.1-3, X6.3-1.
+#[test]
+fn gv09_immediate_data() {
+    let mut tx = tx_half(1);
+    let write = Operation::WriteImmediate {
+        range: Range::default(),
+        data: [0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0],
+        solicited: true,
+    };
+    let mut expected = vec![0x41, 0x49, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    expected.extend([0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0]);
+    assert_eq!(whole_segments(&mut tx, write)[1], expected);
+}
+
+// Shows GV-10, X4.1-1, X4.1-2, X4.1-3, X5.1-4, X5.2-8.
+#[test]
+fn gv10_fetch_add() {
+    let mut tx = tx_half(1);
+    let add = Operation::Atomic {
+        stag: Stag(0xa59d_8500),
+        offset: 0x1008,
+        operation: Atomic::FetchAdd {
+            add: 0x0102_0304_0506_0708,
+            mask: 1 << 31,
+        },
+    };
+    let mut expected = vec![0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0xa5, 0x9d, 0x85, 0x00]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0x10, 0x08]);
+    expected.extend([1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0x80, 0, 0, 0]);
+    expected.extend([0; 8]);
+    expected.extend([0xff; 8]);
+    assert_eq!(whole_segments(&mut tx, add), [expected]);
+}
+
+// Shows GV-11, X4.1-1, X4.1-2, X4.1-3, X5.1-4, X5.2-8.
+#[test]
+fn gv11_cmp_swap() {
+    let mut tx = tx_half(1);
+    let swap = Operation::Atomic {
+        stag: Stag(7),
+        offset: u64::MAX - 7,
+        operation: Atomic::CmpSwap {
+            swap: 0x11,
+            swap_mask: 0x22,
+            compare: 0x33,
+            compare_mask: 0x44,
+        },
+    };
+    let mut expected = vec![0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
+    expected.extend([0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7]);
+    expected.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf8]);
+    for octet in [0x11, 0x22, 0x33, 0x44] {
+        expected.extend([0, 0, 0, 0, 0, 0, 0, octet]);
+    }
+    assert_eq!(whole_segments(&mut tx, swap), [expected]);
+}
+
+/// RFC 7306, figure 6: 12 octets behind the header of DDP.
+// Shows GV-12, X4.1-1, X4.1-2, X4.1-3, X5.1-4, X5.2-8.
+#[test]
+fn gv12_atomic_response() {
+    let mut segment = vec![0x41, 0x4b, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0];
+    segment.extend([0x11, 0x22, 0x33, 0x44, 1, 2, 3, 4, 5, 6, 7, 8]);
+    let (header, payload) = Header::parse(&segment).unwrap();
+    let model = Model::Untagged {
+        message: Untagged::AtomicResponse,
+        msn: 1,
+        offset: 0,
+    };
+    assert_eq!(header, Header { last: true, model });
+    let response = AtomicResponse {
+        identifier: 0x1122_3344,
+        original: 0x0102_0304_0506_0708,
+    };
+    assert_eq!(AtomicResponse::parse(payload, 12), Ok(response));
+    let again = [header.emit().as_slice(), response.emit().as_slice()].concat();
+    assert_eq!(again, segment);
+}
+
+/// Returns the segments of a request, none of which has memory behind it.
+fn whole_segments(tx: &mut TxHalf<Queues>, operation: Operation) -> Vec<Vec<u8>> {
+    let fence = false;
+    tx.post(Request { operation, fence }).unwrap();
+    let mut segments = Vec::new();
+    while let Some(outgoing) = tx.peek(128, &ByStag) {
+        let header = match outgoing {
+            Outgoing::Segment { header, .. } | Outgoing::Atomic { header, .. } => header,
+            other => panic!("{other:?}"),
+        };
+        segments.push(header.as_slice().to_vec());
+        tx.commit().unwrap();
+    }
+    segments
 }
 
 /// The Request of the in-tree siw, captured.

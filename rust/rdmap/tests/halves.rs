@@ -6,7 +6,7 @@ use rdmap::order::InOrder;
 use rdmap::order::Order;
 use rdmap::rx::Delivery;
 use rdmap::rx::HashKey;
-use rdmap::rx::InboundRead;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::InboundSlot;
 use rdmap::rx::Outstanding;
 use rdmap::rx::Receive;
@@ -44,7 +44,7 @@ impl Stream {
             ),
             tx: TxHalf::new(
                 vec![Posted::EMPTY; 1],
-                vec![InboundRead::default(); 1],
+                vec![InboundRequest::default(); 1],
                 1,
                 InOrder::IN_ORDER,
             ),
@@ -58,7 +58,7 @@ impl Stream {
         let segment = request(self.requests, read_of(9, 200));
         self.rx.segment((), &segment, segment.len(), &ByStag)?;
         self.rx.placed();
-        let Ok(Some(Delivery::ReadRequest(answer))) = self.rx.deliver(&ByStag) else {
+        let Ok(Some(Delivery::Request(answer))) = self.rx.deliver(&ByStag) else {
             panic!("it is not delivered");
         };
         self.tx.respond(answer).unwrap();

@@ -32,7 +32,8 @@ fn iwpeer(arguments: &[&str]) -> (bool, String) {
 
 // Shows P4.1-1, P4.1-2, P4.1-3, P4.1-4, P4.1-5, P4.1-6, P4.1-7, P4.1-8, P4.2-1, P4.4-1, P4.4-5,
 // P4.8-1, P4.8-2, P4.8-4, P4.8-5, P4.8-6, P4.8-7, S5.2-1, S5.2.3-1, S5.2.3-2, S5.2.3-3, D-1, M-1,
-// M-2, M-4, M-8.
+// M-2, M-4, M-8, X4.1-1, X4.1-2, X4.1-3, X4.1-4, X5.1-4, X5.2-4, X5.2-8, X5.2.2-4, X6.3-1, X6.3-5,
+// X8.2-1.
 #[test]
 fn vectors_of_iwpeer_decode_to_their_fields() {
     let (success, lines) = iwpeer(&["vectors"]);
@@ -68,7 +69,7 @@ fn vectors_of_iwpeer_decode_to_their_fields() {
 
 // Shows P4.1-1, P4.1-2, P4.1-3, P4.1-4, P4.1-5, P4.1-6, P4.1-7, P4.1-8, P4.2-1, P4.4-1, P4.4-5,
 // P4.8-1, P4.8-2, P4.8-4, P4.8-5, P4.8-6, P4.8-7, S5.2-1, S5.2.3-1, S5.2.3-2, S5.2.3-3, D-1, M-1,
-// M-2, M-4, M-8.
+// M-2, M-4, M-8, X4.1-1, X4.1-2, X4.1-3, X5.1-4, X5.2-8, X6.3-1.
 #[test]
 fn iwpeer_decodes_what_this_crate_encodes() {
     let vectors = encode::vectors();

@@ -5,6 +5,7 @@
 
 use core::ops::DerefMut;
 
+use crate::atomic::Atomic;
 use crate::fault::Fault;
 use crate::fault::Misuse;
 use crate::order::InOrder;
@@ -37,7 +38,7 @@ impl rx::Slots for Slices {
 
 impl tx::Slots for Slices {
     type Requests = &'static mut [tx::Posted];
-    type Responses = &'static mut [rx::InboundRead];
+    type Responses = &'static mut [rx::InboundRequest];
 }
 
 /// Registered memory, as a function.
@@ -46,6 +47,11 @@ pub struct Lookup(pub fn(Range, Access) -> Result<(), Denied>);
 impl Memory for Lookup {
     fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
         (self.0)(range, want)
+    }
+
+    fn update(&self, target: Range, operation: Atomic) -> Result<u64, Denied> {
+        (self.0)(target, Access::RemoteAtomic)?;
+        Ok(operation.apply(target.offset))
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
@@ -103,6 +109,7 @@ macro_rules! rx {
             /// Forwards.
             pub fn queues(this: &mut This, read: u64, range: Range) -> Result<u64, Misuse> {
                 this.expect(read, range, false)?;
+                this.expect_atomic(read)?;
                 this.free_inbound(read)?;
                 this.flush();
                 this.post_receive(range.length)
@@ -124,7 +131,7 @@ pub fn window(bits: &'static mut Bits, ssn: u16) -> Seq {
 /// Forwards.
 pub fn tx_new(
     requests: &'static mut [tx::Posted],
-    responses: &'static mut [rx::InboundRead],
+    responses: &'static mut [rx::InboundRequest],
     ord: u16,
     in_order: bool,
 ) -> TxHalf<Slices> {
@@ -145,7 +152,7 @@ pub fn tx_commit(this: &mut TxHalf<Slices>) -> Result<u64, Misuse> {
 pub fn tx_queues(
     this: &mut TxHalf<Slices>,
     request: tx::Request,
-    read: rx::InboundRead,
+    read: rx::InboundRequest,
     fault: Fault,
     closed: rx::Closed,
 ) -> Result<Option<tx::Completion>, Misuse> {

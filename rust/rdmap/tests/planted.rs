@@ -17,7 +17,7 @@ use crate::model::Wrong;
 use crate::streams::random;
 
 /// All bugs. The marked ones are no bugs over an LLP that keeps the order.
-const BUGS: [(Bug, bool); 15] = [
+const BUGS: [(Bug, bool); 16] = [
     (Bug::PlacedEarly, false),
     (Bug::PlacedAside, false),
     (Bug::RightsIgnored, false),
@@ -31,6 +31,7 @@ const BUGS: [(Bug, bool); 15] = [
     (Bug::OrdExceeded, false),
     (Bug::SegmentTwice, false),
     (Bug::AnswersSwapped, false),
+    (Bug::AtomicTwice, false),
     (Bug::OrderOfArrival, true),
     (Bug::SinksOverlap, true),
 ];

@@ -2,11 +2,15 @@
 
 //! Tests of the receive half alone: refusals of hostile segments, and the time of deliveries.
 
+mod atomics;
+mod immediate;
 mod reads;
 mod reordered;
 mod sends;
 mod stream;
 
+use rdmap::atomic::Atomic;
+use rdmap::atomic::AtomicRequest;
 use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::header::Header;
@@ -64,6 +68,10 @@ impl Memory for ByStag {
     fn check(&self, range: Range, _: Access) -> Result<(), Denied> {
         assert!(range.length > 0, "nothing is asked of no octets");
         Self::answer(range.stag)
+    }
+
+    fn update(&self, target: Range, _: Atomic) -> Result<u64, Denied> {
+        Self::answer(target.stag).map(|()| 7)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
@@ -139,6 +147,23 @@ pub fn read_of(stag: u32, length: u32) -> ReadRequest {
 
 pub fn request(msn: u32, read: ReadRequest) -> Vec<u8> {
     untagged(Untagged::ReadRequest, msn, 0, true, read.emit().as_slice())
+}
+
+/// An Atomic Request that adds one to memory that is there.
+pub const ADD_ONE: AtomicRequest = AtomicRequest {
+    identifier: 0x1234_5678,
+    stag: Stag(9),
+    offset: 0x1000,
+    operation: Atomic::FetchAdd { add: 1, mask: 0 },
+};
+
+pub fn atomic_request(msn: u32, wanted: &AtomicRequest) -> Vec<u8> {
+    let payload = wanted.emit();
+    untagged(Untagged::AtomicRequest, msn, 0, true, payload.as_slice())
+}
+
+pub fn immediate(msn: u32, solicited: bool, data: &[u8]) -> Vec<u8> {
+    untagged(Untagged::Immediate { solicited }, msn, 0, true, data)
 }
 
 pub fn arrive<O: Order>(

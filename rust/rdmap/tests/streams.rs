@@ -45,6 +45,8 @@ fn come_to_their_end<L: Llp>() -> model::Summary {
         total.sends += summary.sends;
         total.writes += summary.writes;
         total.reads += summary.reads;
+        total.atomics += summary.atomics;
+        total.immediates += summary.immediates;
         total.overtaken += summary.overtaken;
         total.flushed += summary.flushed;
     }
@@ -53,13 +55,15 @@ fn come_to_their_end<L: Llp>() -> model::Summary {
         total.sends > 1000 && total.writes > 1000 && total.reads > 1000,
         "{total:?}"
     );
+    assert!(total.atomics > 1000 && total.immediates > 500, "{total:?}");
     total
 }
 
 // Shows P3.1-3, P4.4-2, P4.4-3, P5.1-5, P5.1-6, P5.1-8, P5.2-1, P5.2.1-3, P5.2.1-5, P5.2.1-6,
 // P5.2.1-8, P5.2.1-9, P5.2.1-12, P5.2.2-2, P5.2.2-3, P5.2.2-5, P5.3-3, P5.3-5, P5.3-8, P5.3-9,
 // P5.5-2, P5.5-7, P5.5-8, P5.5-10, P5.5-11, P5.5-12, P5.5-13, P5.5-16, P5.5-17, P5.5-18, P6.1-4,
-// P8.1.1-6, D-4, D-6, D-11.
+// P8.1.1-6, D-4, D-6, D-11, X5.2-1, X5.2-5, X5.2-6, X5.2-7, X5.2.2-3, X5.2.2-5, X5.2.2-6, X5.4-1,
+// X5.4-2, X5.4-3, X6.3-3, X6.3-4, X7-1, X7-2, X7-3, X7-4.
 #[test]
 fn streams_over_a_layer_that_keeps_the_order() {
     let total = come_to_their_end::<InOrder>();
@@ -69,7 +73,9 @@ fn streams_over_a_layer_that_keeps_the_order() {
 // Shows P3.1-3, P3.1-9, P4.4-2, P4.4-3, P5.1-5, P5.1-6, P5.1-8, P5.2-1, P5.2.1-3, P5.2.1-5,
 // P5.2.1-6, P5.2.1-8, P5.2.1-9, P5.2.1-12, P5.2.2-2, P5.2.2-3, P5.2.2-5, P5.3-3, P5.3-5, P5.3-8,
 // P5.3-9, P5.5-2, P5.5-3, P5.5-7, P5.5-8, P5.5-9, P5.5-10, P5.5-11, P5.5-12, P5.5-13, P5.5-14,
-// P5.5-15, P5.5-16, P5.5-17, P5.5-18, P6.1-4, P8.1.1-6, S10-2, D-4, D-6, D-7, D-11.
+// P5.5-15, P5.5-16, P5.5-17, P5.5-18, P6.1-4, P8.1.1-6, S10-2, D-4, D-6, D-7, D-11,
+// X5.2-1, X5.2-5, X5.2-6, X5.2-7, X5.2.2-3, X5.2.2-5, X5.2.2-6, X5.4-1, X5.4-2, X5.4-3, X6.3-3,
+// X6.3-4, X7-1, X7-2, X7-3, X7-4.
 #[test]
 fn streams_over_a_layer_that_reorders() {
     let total = come_to_their_end::<RxWindow<Box<Bits>>>();
@@ -90,7 +96,8 @@ fn violations_are_reported<L: Llp>() {
 }
 
 // Shows P3.1-7, P3.2-3, P3.2-4, P3.2-5, P5.1-3, P5.2.1-4, P5.3-4, P5.3-11, P5.3-12, P5.4-2, P5.4-3,
-// P5.4-5, P5.4-6, P5.4-7, P6.2-1, P6.2-2, P7-1, P7.1-3, P8.1.1-1, P8.1.1-2, P8.1.1-7, D-10.
+// P5.4-5, P5.4-6, P5.4-7, P6.2-1, P6.2-2, P7-1, P7.1-3, P8.1.1-1, P8.1.1-2, P8.1.1-7, D-10,
+// X5.1-3, X8.2-2.
 #[test]
 fn violations_are_reported_over_an_llp_that_keeps_the_order() {
     violations_are_reported::<InOrder>();
@@ -98,7 +105,7 @@ fn violations_are_reported_over_an_llp_that_keeps_the_order() {
 
 // Shows P3.1-7, P3.2-3, P3.2-4, P3.2-5, P5.1-3, P5.2.1-4, P5.3-4, P5.3-11, P5.3-12, P5.4-2, P5.4-3,
 // P5.4-5, P5.4-6, P5.4-7, P6.2-1, P6.2-2, P7-1, P7.1-3, P8.1.1-1, P8.1.1-2, P8.1.1-7, S6-3,
-// S11.3-3, D-10.
+// S11.3-3, D-10, X5.1-3, X8.2-2.
 #[test]
 fn violations_are_reported_over_an_llp_that_reorders() {
     violations_are_reported::<RxWindow<Box<Bits>>>();

@@ -2,10 +2,13 @@
 
 //! Tests of the transmit half alone: cutting of messages, scheduling, and the time of completions.
 
+mod atomics;
 mod ending;
+mod immediate;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rdmap::atomic::Atomic;
 use rdmap::fault::Fault;
 use rdmap::fault::Misuse;
 use rdmap::fault::OffendingSegment;
@@ -18,11 +21,12 @@ use rdmap::order::InOrder;
 use rdmap::rx;
 use rdmap::rx::Closed;
 use rdmap::rx::HashKey;
-use rdmap::rx::InboundRead;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::InboundSlot;
 use rdmap::rx::Outstanding;
 use rdmap::rx::Receive;
 use rdmap::rx::RxHalf;
+use rdmap::rx::Wanted;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -43,7 +47,7 @@ pub struct Queues;
 
 impl Slots for Queues {
     type Requests = Vec<Posted>;
-    type Responses = Vec<InboundRead>;
+    type Responses = Vec<InboundRequest>;
 }
 
 /// Memory that exists, or existed.
@@ -52,6 +56,10 @@ struct All(Result<(), Denied>);
 impl Memory for All {
     fn check(&self, _: Range, _: Access) -> Result<(), Denied> {
         self.0
+    }
+
+    fn update(&self, _: Range, _: Atomic) -> Result<u64, Denied> {
+        self.0.map(|()| 7)
     }
 
     fn invalidate(&self, _: Stag) -> Result<(), Denied> {
@@ -66,7 +74,7 @@ pub fn tx_half(ord: u16) -> TxHalf<Queues> {
 }
 
 fn tx_half_over(ord: u16, in_order: bool) -> TxHalf<Queues> {
-    let responses = vec![InboundRead::default(); 4];
+    let responses = vec![InboundRequest::default(); 4];
     TxHalf::new(vec![Posted::EMPTY; 8], responses, ord, in_order)
 }
 
@@ -123,16 +131,16 @@ fn fenced(request: Request) -> Request {
     }
 }
 
-fn inbound_read(length: u32, sink_offset: u64) -> InboundRead {
-    InboundRead {
+fn inbound_read(length: u32, sink_offset: u64) -> InboundRequest {
+    InboundRequest {
         number: 0,
-        request: ReadRequest {
+        wanted: Wanted::Read(ReadRequest {
             sink_stag: Stag(0xa59d_8500),
             sink_offset,
             length,
             source_stag: Stag(7),
             source_offset: 100,
-        },
+        }),
         offending: OffendingSegment::of(&[0x41; 18], 46),
     }
 }
@@ -150,7 +158,9 @@ impl Seen {
             Outgoing::Segment {
                 header, payload, ..
             } => (header, payload),
-            Outgoing::Read { header, .. } => (header, &Payload::None),
+            Outgoing::Read { header, .. } | Outgoing::Atomic { header, .. } => {
+                (header, &Payload::None)
+            }
             Outgoing::Local(_) => panic!("it is no segment"),
         };
         let (header, _) = Header::parse(header.as_slice()).unwrap();

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The next segment: scheduling, and cutting of messages into segments (RFC 5041, section 5.2).
+//! The next segment: scheduling, and cutting of messages into segments (RFC 5041, section 5.2), and
+//! atomic operations of the peer at their turn (RFC 7306, section 7).
 
+use crate::atomic::identifier;
+use crate::atomic::Atomic;
+use crate::atomic::AtomicRequest;
+use crate::atomic::AtomicResponse;
 use crate::fault::Fault;
 use crate::fault::Misuse;
 use crate::fault::Violation;
@@ -9,10 +14,13 @@ use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
 use crate::header::Untagged;
+use crate::rx::InboundRequest;
+use crate::rx::Wanted;
 use crate::serial::low_u32;
 use crate::stag::Access;
 use crate::stag::Memory;
 use crate::stag::Range;
+use crate::stag::Stag;
 use crate::terminate::Terminate;
 use crate::tx::Message;
 use crate::tx::Offered;
@@ -70,6 +78,7 @@ impl<S: Slots> TxHalf<S> {
             Operation::Read(request) => {
                 self.outstanding >= self.ord || self.is_ambiguous(request.sink())
             }
+            Operation::Atomic { .. } => self.outstanding >= self.ord,
             _ => false,
         };
         !(started || fenced || waits)
@@ -84,13 +93,12 @@ impl<S: Slots> TxHalf<S> {
             let Some(posted) = numbers.next().and_then(|number| self.requests.get(number)) else {
                 break;
             };
-            if let (Operation::Read(request), Progress::Outstanding) =
-                (posted.request.operation, posted.progress)
-            {
-                if request.sink().overlaps(sink) {
-                    return true;
-                }
-                left = left.saturating_sub(1);
+            if posted.progress != Progress::Outstanding {
+                continue;
+            }
+            match posted.request.operation {
+                Operation::Read(request) if request.sink().overlaps(sink) => return true,
+                _ => left = left.saturating_sub(1),
             }
         }
         false
@@ -125,12 +133,57 @@ impl<S: Slots> TxHalf<S> {
                 let cut = Cut::new(range.length, sent, Header::TAGGED_LEN, mulpdu);
                 self.offer_request(model, cut)
             }
+            Operation::WriteImmediate {
+                range,
+                data,
+                solicited,
+            } => self.cut_write_immediate(range, data, solicited, sent, mulpdu),
             Operation::Read(request) => self.offer_read(request),
+            Operation::Atomic {
+                stag,
+                offset,
+                operation,
+            } => self.offer_atomic(stag, offset, operation),
             Operation::Local => {
                 self.offered = Some(Offered::Local);
                 Outgoing::Local(self.cutting)
             }
         })
+    }
+
+    /// Cuts the next segment of a Write with Immediate Data: of the Write, until all of that was
+    /// handed over.
+    fn cut_write_immediate(
+        &mut self,
+        range: Range,
+        data: [u8; 8],
+        solicited: bool,
+        sent: u32,
+        mulpdu: u32,
+    ) -> Outgoing {
+        // A Write of no octets is a segment as well, before which nothing was handed over.
+        if self.partial.is_some() && sent == range.length {
+            let header = Header {
+                last: true,
+                model: Model::Untagged {
+                    message: Untagged::Immediate { solicited },
+                    msn: low_u32(self.sends.saturating_add(1)),
+                    offset: 0,
+                },
+            };
+            self.offered = Some(Offered::Request(Cut::WHOLE));
+            return whole(header, &data, None);
+        }
+        let model = Model::Tagged {
+            response: false,
+            stag: range.stag,
+            offset: range.offset.wrapping_add(u64::from(sent)),
+        };
+        let cut = Cut::new(range.length, sent, Header::TAGGED_LEN, mulpdu);
+        let outgoing = self.offer_request(model, cut);
+        // The message may end here, the request does not.
+        self.offered = Some(Offered::Request(Cut { last: false, ..cut }));
+        outgoing
     }
 
     /// Offers a part of the memory of a request.
@@ -165,14 +218,92 @@ impl<S: Slots> TxHalf<S> {
         }
     }
 
+    /// Offers an Atomic Request.
+    fn offer_atomic(&mut self, stag: Stag, offset: u64, operation: Atomic) -> Outgoing {
+        self.offered = Some(Offered::Request(Cut::WHOLE));
+        let header = Header {
+            last: true,
+            model: Model::Untagged {
+                message: Untagged::AtomicRequest,
+                msn: low_u32(self.reads.saturating_add(1)),
+                offset: 0,
+            },
+        };
+        let request = AtomicRequest {
+            identifier: identifier(self.cutting),
+            stag,
+            offset,
+            operation,
+        };
+        Outgoing::Atomic {
+            number: self.cutting,
+            header: together(header.emit().as_slice(), request.emit().as_slice()),
+        }
+    }
+
     /// Cuts the next segment of a response of which `sent` octets were handed over.
     fn cut_response(&mut self, sent: u32, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
         if self.responding.is_none() {
             self.responding = self.responses.pop();
         }
         let answer = self.responding?;
-        let left = answer.request.advanced(sent);
-        let cut = Cut::new(answer.request.length, sent, Header::TAGGED_LEN, mulpdu);
+        match answer.wanted {
+            Wanted::Read(request) => self.cut_read(&answer, request, sent, mulpdu, memory),
+            Wanted::Atomic(request) => self.respond_to_atomic(&answer, request, memory),
+        }
+    }
+
+    /// Offers the response to an Atomic Request. The operation is carried out now, once, if it was
+    /// not yet.
+    fn respond_to_atomic(
+        &mut self,
+        answer: &InboundRequest,
+        request: AtomicRequest,
+        memory: &impl Memory,
+    ) -> Option<Outgoing> {
+        let updated = match self.original {
+            Some(original) => Ok(original),
+            None => memory.update(request.target(), request.operation),
+        };
+        let original = match updated {
+            Ok(original) => original,
+            Err(denied) => {
+                self.fail(Fault::peer(Violation::Source(denied), answer.offending));
+                return self.terminate();
+            }
+        };
+        self.original = Some(original);
+        let header = Header {
+            last: true,
+            model: Model::Untagged {
+                message: Untagged::AtomicResponse,
+                msn: low_u32(self.originals.saturating_add(1)),
+                offset: 0,
+            },
+        };
+        let response = AtomicResponse {
+            identifier: request.identifier,
+            original,
+        };
+        self.offered = Some(Offered::Response(Cut::WHOLE));
+        Some(whole(
+            header,
+            response.emit().as_slice(),
+            Some(answer.number),
+        ))
+    }
+
+    /// Cuts the next segment of the response to a Read Request.
+    fn cut_read(
+        &mut self,
+        answer: &InboundRequest,
+        request: ReadRequest,
+        sent: u32,
+        mulpdu: u32,
+        memory: &impl Memory,
+    ) -> Option<Outgoing> {
+        let left = request.advanced(sent);
+        let cut = Cut::new(request.length, sent, Header::TAGGED_LEN, mulpdu);
         let payload = match cut.octets {
             0 => Payload::None,
             length => {
@@ -211,12 +342,7 @@ impl<S: Slots> TxHalf<S> {
             },
         };
         self.offered = Some(Offered::Terminate);
-        Some(Outgoing::Segment {
-            header: together(header.emit().as_slice(), terminate.emit().as_slice()),
-            payload: Payload::None,
-            last: true,
-            last_of_response: None,
-        })
+        Some(whole(header, terminate.emit().as_slice(), None))
     }
 
     /// Commits the segment or operation that [`peek`](Self::peek) returned last: it was handed to
@@ -238,6 +364,9 @@ impl<S: Slots> TxHalf<S> {
             Offered::Response(cut) => {
                 if cut.last {
                     self.responding = None;
+                    if self.original.take().is_some() {
+                        self.originals = self.originals.saturating_add(1);
+                    }
                 }
                 self.advance(Message::Response, cut);
             }
@@ -260,11 +389,11 @@ impl<S: Slots> TxHalf<S> {
             return Ok(());
         }
         posted.progress = match posted.request.operation {
-            Operation::Send { .. } => {
+            Operation::Send { .. } | Operation::WriteImmediate { .. } => {
                 self.sends = self.sends.saturating_add(1);
                 Progress::Done
             }
-            Operation::Read(_) => {
+            Operation::Read(_) | Operation::Atomic { .. } => {
                 self.reads = self.reads.saturating_add(1);
                 match posted.progress {
                     Progress::Answered => Progress::Done,
@@ -325,6 +454,16 @@ fn segment(model: Model, payload: Payload, last: bool, last_of_response: Option<
         header: together(header.as_slice(), &[]),
         payload,
         last,
+        last_of_response,
+    }
+}
+
+/// Returns the segment of a message that this crate makes itself.
+fn whole(header: Header, payload: &[u8], last_of_response: Option<u64>) -> Outgoing {
+    Outgoing::Segment {
+        header: together(header.emit().as_slice(), payload),
+        payload: Payload::None,
+        last: true,
         last_of_response,
     }
 }

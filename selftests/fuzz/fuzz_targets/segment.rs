@@ -12,6 +12,7 @@
 )]
 
 use libfuzzer_sys::fuzz_target;
+use rdmap::atomic::Atomic;
 use rdmap::order::InOrder;
 use rdmap::order::Order;
 use rdmap::rx::Delivery;
@@ -23,6 +24,7 @@ use rdmap::rx::Receive;
 use rdmap::rx::Refusal;
 use rdmap::rx::RxHalf;
 use rdmap::rx::Slots;
+use rdmap::rx::Wanted;
 use rdmap::rx::HEAD_LEN;
 use rdmap::sctp::window::Bits;
 use rdmap::sctp::window::RxWindow;
@@ -60,6 +62,7 @@ const REGION: Region = Region {
     of_this_stream: true,
     remote_read: true,
     remote_write: true,
+    remote_atomic: true,
     remote_invalidate: true,
 };
 
@@ -70,6 +73,10 @@ impl Memory for One {
             Stag(0x100) => REGION.check(range.offset, range.length, want),
             _ => Err(Denied::Invalid),
         }
+    }
+
+    fn update(&self, target: Range, _: Atomic) -> Result<u64, Denied> {
+        self.check(target, Access::RemoteAtomic).map(|()| 0)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
@@ -87,13 +94,15 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
         HashKey(5, 6),
         vec![Receive::default(); 4],
         vec![InboundSlot::default(); 2],
-        vec![Outstanding::default(); 2],
+        vec![Outstanding::default(); 4],
     );
     for _ in 0..4 {
         rx.post_receive(CAPACITY).unwrap();
     }
     rx.expect(0, SINK, true).unwrap();
     rx.expect(1, Range::default(), false).unwrap();
+    rx.expect_atomic(2).unwrap();
+    rx.expect_atomic(3).unwrap();
     let (mut failed, mut receives, mut reads) = (false, 0, 0);
     while let [length, number, rest @ ..] = input {
         let (segment, rest) = rest.split_at(rest.len().min(usize::from(*length)));
@@ -136,7 +145,20 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
                     assert!(length <= CAPACITY);
                     receives += 1;
                 }
-                Delivery::ReadRequest(read) => rx.free_inbound(read.number).unwrap(),
+                Delivery::Immediate { receive, .. } => {
+                    assert_eq!(receive, receives);
+                    receives += 1;
+                }
+                Delivery::Request(request) => {
+                    if let Wanted::Atomic(request) = request.wanted {
+                        assert!(request.offset <= 92 && request.is_aligned());
+                    }
+                    rx.free_inbound(request.number).unwrap();
+                }
+                Delivery::AtomicDone { request, .. } => {
+                    assert_eq!(request, reads);
+                    reads += 1;
+                }
                 Delivery::ReadDone { read, .. } => {
                     assert_eq!(read, reads);
                     reads += 1;

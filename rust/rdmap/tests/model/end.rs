@@ -4,7 +4,7 @@
 
 use rdmap::rx;
 use rdmap::rx::HashKey;
-use rdmap::rx::InboundRead;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::InboundSlot;
 use rdmap::rx::Outstanding;
 use rdmap::rx::Placement;
@@ -38,6 +38,11 @@ pub(super) const SINK: Stag = Stag(0x300);
 pub(super) const FOREIGN: Stag = Stag(0x400);
 pub(super) const BASE: u64 = 0xffff_ffff_fff0_0001;
 
+/// The memory on which the peer may carry out atomic operations: counters.
+pub(super) const COUNTED: Stag = Stag(0x500);
+pub(super) const COUNTERS: usize = 3;
+pub(super) const COUNTERS_BASE: u64 = 0xffff_ffff_fff0_1000;
+
 /// The lengths of the longest Write and of the longest Read, and of the readable memory, in octets.
 pub(super) const WRITE: u32 = 1500;
 pub(super) const READ: u32 = 3000;
@@ -53,7 +58,7 @@ impl rx::Slots for Queues {
 
 impl tx::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Responses = Vec<InboundRead>;
+    type Responses = Vec<InboundRequest>;
 }
 
 /// A posted request, with the record that the model keeps of it.
@@ -62,7 +67,7 @@ pub(super) struct Work {
     pub fence: bool,
     /// The octets that are sent or written.
     pub octets: Vec<u8>,
-    /// The octets that a Read has to find.
+    /// The octets that a Read or an atomic operation has to find.
     pub expected: Vec<u8>,
     /// The last segment that was cut from it.
     pub segment: u64,
@@ -78,12 +83,14 @@ pub struct End<L: Llp> {
     pub(super) flushing: bool,
     pub(super) receives: BTreeMap<u64, Vec<u8>>,
     pub(super) receives_posted: usize,
-    /// Sends and Read Requests of the peer that were delivered.
+    /// Messages with a Receive, and requests of the peer, that were delivered.
     pub(super) sends_delivered: usize,
     pub(super) reads_delivered: usize,
     pub(super) sends_posted: usize,
     pub(super) written: u32,
     pub(super) read_to: u32,
+    /// The peer's counters, after all atomic operations that were posted.
+    pub(super) counters: [u64; COUNTERS],
     pub(super) ord: usize,
     pub(super) reads_outstanding: usize,
     pub(super) count: u64,
@@ -97,7 +104,7 @@ pub struct End<L: Llp> {
     /// The planted bug of this end, and the events that it withholds.
     pub(super) bug: Option<Bug>,
     pub(super) withheld_octets: Option<(Placement, Vec<u8>)>,
-    pub(super) withheld_answer: Option<InboundRead>,
+    pub(super) withheld_answer: Option<InboundRequest>,
     pub(super) withheld_completion: Option<Completion>,
 }
 
@@ -112,6 +119,7 @@ impl<L: Llp> End<L> {
             of_this_stream: true,
             remote_read: read,
             remote_write: write,
+            remote_atomic: false,
             remote_invalidate: false,
         };
         let filled = |octet: u8, each: u32| vec![octet; usize::try_from(each).unwrap() * requests];
@@ -123,8 +131,16 @@ impl<L: Llp> End<L> {
         memory.register(WRITABLE, region(&writable, true, true), writable);
         let sink = filled(0xdd, READ);
         memory.register(SINK, region(&sink, false, false), sink);
+        let counters = vec![0; 8 * COUNTERS];
+        let counted = Region {
+            base: COUNTERS_BASE,
+            remote_atomic: true,
+            ..region(&counters, true, false)
+        };
+        memory.register(COUNTED, counted, counters);
         let foreign = Region {
             of_this_stream: false,
+            remote_atomic: true,
             ..region(&[0xcc; 16], true, true)
         };
         memory.register(FOREIGN, foreign, vec![0xcc; 16]);
@@ -139,7 +155,7 @@ impl<L: Llp> End<L> {
             ),
             tx: TxHalf::new(
                 vec![Posted::EMPTY; 64],
-                vec![InboundRead::default(); ird],
+                vec![InboundRequest::default(); ird],
                 u16::try_from(ord + more).unwrap(),
                 L::IN_ORDER || bug == Some(Bug::SinksOverlap),
             ),
@@ -154,6 +170,7 @@ impl<L: Llp> End<L> {
             sends_posted: 0,
             written: 0,
             read_to: 0,
+            counters: [0; COUNTERS],
             ord,
             reads_outstanding: 0,
             count: 0,
@@ -242,8 +259,10 @@ impl<L: Llp> End<L> {
             match completion.status {
                 Status::Success => {
                     assert!(!self.flushing);
-                    let by_delivery =
-                        matches!(work.operation, Operation::Read(_) | Operation::Local);
+                    let by_delivery = matches!(
+                        work.operation,
+                        Operation::Read(_) | Operation::Atomic { .. } | Operation::Local
+                    );
                     assert_eq!(work.done, by_delivery);
                     assert!(work.segment <= self.taken, "its memory is still used");
                 }

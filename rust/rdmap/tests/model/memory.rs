@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use rdmap::atomic::Atomic;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -84,6 +85,23 @@ impl Memory for Regions {
             _ => want,
         };
         found.region.check(range.offset, range.length, want)
+    }
+
+    fn update(&self, target: Range, operation: Atomic) -> Result<u64, Denied> {
+        let mut regions = self.regions.borrow_mut();
+        let found = regions.get_mut(&target.stag).ok_or(Denied::Invalid)?;
+        let allowed = found
+            .region
+            .check(target.offset, target.length, Access::RemoteAtomic);
+        allowed?;
+        let octets = &mut found.octets[Self::place(&found.region, target)];
+        let original = u64::from_ne_bytes((&*octets).try_into().unwrap());
+        let mut value = operation.apply(original);
+        if self.bug == Some(Bug::AtomicTwice) {
+            value = operation.apply(value);
+        }
+        octets.copy_from_slice(&value.to_ne_bytes());
+        Ok(original)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {

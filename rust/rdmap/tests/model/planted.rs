@@ -35,6 +35,8 @@ pub enum Bug {
     AnswersSwapped,
     /// Segments are delivered in the order of their arrival, whatever their numbers say.
     OrderOfArrival,
+    /// An atomic operation is carried out twice.
+    AtomicTwice,
     /// Reads whose sinks overlap are outstanding together.
     SinksOverlap,
 }

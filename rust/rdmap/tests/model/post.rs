@@ -2,6 +2,7 @@
 
 //! Posting of requests: right and wrong ones.
 
+use rdmap::atomic::Atomic;
 use rdmap::header::ReadRequest;
 use rdmap::stag::Range;
 use rdmap::stag::Region;
@@ -13,6 +14,9 @@ use super::end::End;
 use super::end::Work;
 use super::end::BASE;
 use super::end::CAPACITY;
+use super::end::COUNTED;
+use super::end::COUNTERS;
+use super::end::COUNTERS_BASE;
 use super::end::FOREIGN;
 use super::end::READ;
 use super::end::READABLE;
@@ -62,7 +66,7 @@ impl<L: Llp> End<L> {
             return;
         }
         let fence = choices.one_in(4);
-        match choices.below(8) {
+        match choices.below(12) {
             0..=2 if self.sends_posted < peer.receives_posted => {
                 let octets = Self::message(choices, CAPACITY);
                 let invalidate = choices.one_in(3).then(|| peer.advertise(self));
@@ -87,8 +91,77 @@ impl<L: Llp> End<L> {
             }
             5 | 6 => self.post_read(choices, peer, fence),
             7 => self.add(Operation::Local, fence, Vec::new(), Vec::new()),
+            8 if self.sends_posted < peer.receives_posted => {
+                let octets = Self::message(choices, WRITE);
+                let length = u32::try_from(octets.len()).unwrap();
+                let operation = Operation::WriteImmediate {
+                    range: Range {
+                        stag: WRITABLE,
+                        offset: BASE + u64::from(self.written),
+                        length,
+                    },
+                    data: u64::try_from(choices.below(1000)).unwrap().to_be_bytes(),
+                    solicited: choices.one_in(2),
+                };
+                self.written += length;
+                self.sends_posted += 1;
+                self.add(operation, fence, octets, Vec::new());
+            }
+            9 | 10 => self.post_atomic(choices, fence),
+            11 => self.post_read_of_counters(fence),
             _ => {}
         }
+    }
+
+    /// Posts an atomic operation, which finds what those before it leave.
+    fn post_atomic(&mut self, choices: &mut impl Choices, fence: bool) {
+        let counter = choices.below(COUNTERS);
+        let original = self.counters[counter];
+        let number = u64::try_from(choices.below(200)).unwrap();
+        let operation = match choices.below(3) {
+            0 => Atomic::FetchAdd {
+                add: number + 1,
+                mask: 0,
+            },
+            1 => Atomic::FetchAdd {
+                add: number * 0x0101_0101_0101 + 1,
+                mask: 0x8080_8080_8080_8080,
+            },
+            _ => Atomic::CmpSwap {
+                swap: original.wrapping_mul(3) + number + 1,
+                swap_mask: 0x00ff_ffff_ffff_00ff,
+                compare: original ^ u64::from(choices.one_in(3)),
+                compare_mask: 0xff,
+            },
+        };
+        let posted = Operation::Atomic {
+            stag: COUNTED,
+            offset: COUNTERS_BASE + 8 * u64::try_from(counter).unwrap(),
+            operation,
+        };
+        self.counters[counter] = operation.apply(original);
+        let expected = original.to_ne_bytes().to_vec();
+        self.add(posted, fence, Vec::new(), expected);
+    }
+
+    /// Posts a Read of all counters, which finds what atomic operations before it leave, and those
+    /// behind it do not change.
+    fn post_read_of_counters(&mut self, fence: bool) {
+        let expected: Vec<_> = self
+            .counters
+            .iter()
+            .flat_map(|at| at.to_ne_bytes())
+            .collect();
+        let length = u32::try_from(expected.len()).unwrap();
+        let request = ReadRequest {
+            sink_stag: SINK,
+            sink_offset: BASE + u64::from(self.read_to),
+            length,
+            source_stag: COUNTED,
+            source_offset: COUNTERS_BASE,
+        };
+        self.read_to += length;
+        self.add(Operation::Read(request), fence, Vec::new(), expected);
     }
 
     /// Posts a Read of memory that never changes, or that an earlier Write of this end wrote.
@@ -140,6 +213,7 @@ impl<L: Llp> End<L> {
             of_this_stream: true,
             remote_read: true,
             remote_write: true,
+            remote_atomic: false,
             remote_invalidate: true,
         };
         self.memory.register(stag, region, vec![0; 16]);
@@ -168,7 +242,18 @@ impl<L: Llp> End<L> {
             solicited: false,
             invalidate,
         };
+        let atomic = |stag, offset| Operation::Atomic {
+            stag,
+            offset,
+            operation: Atomic::FetchAdd { add: 1, mask: 0 },
+        };
         let operation = match wrong {
+            Wrong::AtomicNowhere => atomic(Stag(7), COUNTERS_BASE),
+            Wrong::AtomicBeyond => atomic(COUNTED, COUNTERS_BASE + self.memory.length(COUNTED)),
+            Wrong::AtomicWrapping => atomic(COUNTED, u64::MAX - 6),
+            Wrong::AtomicWithoutRight => atomic(WRITABLE, BASE + 7),
+            Wrong::AtomicForeign => atomic(FOREIGN, BASE + 7),
+            Wrong::AtomicMisaligned => atomic(COUNTED, COUNTERS_BASE + 4),
             Wrong::WriteNowhere => write(range(Stag(7), BASE, 1)),
             Wrong::WriteBeyond => write(range(
                 WRITABLE,

@@ -4,9 +4,10 @@
 
 use rdmap::fault::Fault;
 use rdmap::rx::Delivery;
-use rdmap::rx::InboundRead;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::Placement;
 use rdmap::rx::Refusal;
+use rdmap::rx::Wanted;
 use rdmap::rx::HEAD_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Range;
@@ -79,7 +80,7 @@ impl<L: Llp> End<L> {
         }
     }
 
-    fn answer(&mut self, answer: InboundRead) {
+    fn answer(&mut self, answer: InboundRequest) {
         let second = self.withheld_answer.take();
         match (self.bug, second) {
             (Some(Bug::AnswersSwapped), None) if self.reads_delivered == 1 => {
@@ -131,6 +132,10 @@ impl<L: Llp> End<L> {
         for work in &peer.work[..index] {
             match work.operation {
                 Operation::Send { .. } => sends += 1,
+                Operation::WriteImmediate { range, .. } => {
+                    assert!(self.memory.read(range) == work.octets, "a Write is placed");
+                    sends += 1;
+                }
                 Operation::Write(range) => {
                     assert!(self.memory.read(range) == work.octets, "a Write is placed");
                     summary.writes += 1;
@@ -154,8 +159,7 @@ impl<L: Llp> End<L> {
                 solicited,
                 invalidated,
             } => {
-                let is_send = |operation: &Operation| matches!(operation, Operation::Send { .. });
-                let index = Self::nth(peer, self.sends_delivered, is_send);
+                let index = Self::nth(peer, self.sends_delivered, takes_receive);
                 self.check_before(peer, index, summary);
                 let work = &peer.work[index];
                 let sent = Operation::Send {
@@ -174,11 +178,51 @@ impl<L: Llp> End<L> {
                 summary.sends += 1;
                 self.post_receive();
             }
-            Delivery::ReadRequest(answer) => {
-                let is_read = |operation: &Operation| matches!(operation, Operation::Read(_));
-                let index = Self::nth(peer, self.reads_delivered, is_read);
+            Delivery::Immediate {
+                receive,
+                data,
+                written,
+                solicited,
+            } => {
+                let index = Self::nth(peer, self.sends_delivered, takes_receive);
                 self.check_before(peer, index, summary);
-                assert_eq!(Operation::Read(answer.request), peer.work[index].operation);
+                let work = &peer.work[index];
+                let Operation::WriteImmediate { range, .. } = work.operation else {
+                    panic!("{:?}", work.operation);
+                };
+                let sent = Operation::WriteImmediate {
+                    range,
+                    data,
+                    solicited,
+                };
+                assert_eq!(sent, work.operation);
+                assert_eq!(written, if L::IN_ORDER { range.length } else { 0 });
+                assert!(
+                    self.memory.read(range) == work.octets,
+                    "its Write is placed"
+                );
+                assert_eq!(receive, u64::try_from(self.sends_delivered).unwrap());
+                let buffer = self.receives.remove(&receive).unwrap();
+                assert!(buffer.iter().all(|octet| *octet == 0));
+                self.sends_delivered += 1;
+                summary.immediates += 1;
+                self.post_receive();
+            }
+            Delivery::Request(answer) => {
+                let is_request = |operation: &Operation| {
+                    matches!(operation, Operation::Read(_) | Operation::Atomic { .. })
+                };
+                let index = Self::nth(peer, self.reads_delivered, is_request);
+                self.check_before(peer, index, summary);
+                let asked = match answer.wanted {
+                    Wanted::Read(request) => Operation::Read(request),
+                    Wanted::Atomic(request) => Operation::Atomic {
+                        stag: request.stag,
+                        offset: request.offset,
+                        operation: request.operation,
+                    },
+                };
+                assert_eq!(asked, peer.work[index].operation);
                 self.reads_delivered += 1;
                 self.answer(answer);
             }
@@ -200,10 +244,26 @@ impl<L: Llp> End<L> {
                 summary.reads += 1;
                 self.tx.done(read).unwrap();
             }
+            Delivery::AtomicDone { request, original } => {
+                let work = &mut self.work[usize::try_from(request).unwrap()];
+                assert_eq!(original.to_ne_bytes().to_vec(), work.expected);
+                assert!(!std::mem::replace(&mut work.done, true));
+                self.reads_outstanding -= 1;
+                summary.atomics += 1;
+                self.tx.done(request).unwrap();
+            }
             Delivery::Terminate(terminate) => {
                 summary.codes.push(terminate.code);
                 self.close();
             }
         }
     }
+}
+
+/// Says whether a request takes a Receive of the peer.
+fn takes_receive(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Send { .. } | Operation::WriteImmediate { .. }
+    )
 }

@@ -50,6 +50,13 @@ impl<L: Llp> End<L> {
                 assert!(self.reads_outstanding <= self.ord);
                 octets = header.as_slice().to_vec();
             }
+            Outgoing::Atomic { number, header } => {
+                self.rx.expect_atomic(number).unwrap();
+                self.begin(number);
+                self.reads_outstanding += 1;
+                assert!(self.reads_outstanding <= self.ord);
+                octets = header.as_slice().to_vec();
+            }
             Outgoing::Segment {
                 header,
                 payload,

@@ -29,6 +29,10 @@ pub struct Summary {
     pub writes: usize,
     /// Reads that were done.
     pub reads: usize,
+    /// Atomic operations that were done.
+    pub atomics: usize,
+    /// Immediate Data that was delivered.
+    pub immediates: usize,
     /// Segments that overtook another one.
     pub overtaken: usize,
     /// Requests that were flushed.
@@ -96,10 +100,22 @@ pub enum Wrong {
     InvalidateShared,
     /// It invalidates what is not there.
     InvalidateNothing,
+    /// It adds to what nothing has.
+    AtomicNowhere,
+    /// It adds to what is behind the end of a region.
+    AtomicBeyond,
+    /// It adds to what is beyond the last offset of all.
+    AtomicWrapping,
+    /// It adds to what it may only read and write.
+    AtomicWithoutRight,
+    /// It adds to another stream's memory.
+    AtomicForeign,
+    /// It adds to octets that are no word of the machine.
+    AtomicMisaligned,
 }
 
 /// All wrong requests, with their codes on the wire.
-pub const WRONGS: [(Wrong, (u8, u8, u8)); 10] = [
+pub const WRONGS: [(Wrong, (u8, u8, u8)); 16] = [
     (Wrong::WriteNowhere, (1, 1, 0)),
     (Wrong::WriteBeyond, (1, 1, 1)),
     (Wrong::WriteReadOnly, (1, 1, 0)),
@@ -110,4 +126,10 @@ pub const WRONGS: [(Wrong, (u8, u8, u8)); 10] = [
     (Wrong::SendTooLong, (1, 2, 5)),
     (Wrong::InvalidateShared, (0, 1, 9)),
     (Wrong::InvalidateNothing, (0, 2, 9)),
+    (Wrong::AtomicNowhere, (0, 1, 0)),
+    (Wrong::AtomicBeyond, (0, 1, 1)),
+    (Wrong::AtomicWrapping, (0, 1, 4)),
+    (Wrong::AtomicWithoutRight, (0, 1, 2)),
+    (Wrong::AtomicForeign, (0, 1, 3)),
+    (Wrong::AtomicMisaligned, (0, 2, 7)),
 ];

@@ -2,6 +2,9 @@
 
 //! Decodes the octets of a vector to fields, and encodes the result again.
 
+use rdmap::atomic::Atomic;
+use rdmap::atomic::AtomicRequest;
+use rdmap::atomic::AtomicResponse;
 use rdmap::enhanced::Enhanced;
 use rdmap::fault::Cause;
 use rdmap::fault::LlpError;
@@ -75,6 +78,33 @@ pub(super) fn tell_read(fields: &mut Fields, read: &ReadRequest) {
     tell(fields, "size", read.length);
     tell(fields, "srcstag", read.source_stag.0);
     tell(fields, "srcto", read.source_offset);
+}
+
+pub(super) fn tell_atomic(fields: &mut Fields, request: &AtomicRequest) {
+    tell(fields, "identifier", request.identifier);
+    tell(fields, "stag", request.stag.0);
+    tell(fields, "to", request.offset);
+    let (operation, data, mask) = match request.operation {
+        Atomic::FetchAdd { add, mask } => (0, add, mask),
+        Atomic::CmpSwap {
+            swap,
+            swap_mask,
+            compare,
+            compare_mask,
+        } => {
+            tell(fields, "compare", compare);
+            tell(fields, "comparemask", compare_mask);
+            (2, swap, swap_mask)
+        }
+    };
+    tell(fields, "operation", operation);
+    tell(fields, "data", data);
+    tell(fields, "mask", mask);
+}
+
+pub(super) fn tell_original(fields: &mut Fields, response: &AtomicResponse) {
+    tell(fields, "identifier", response.identifier);
+    tell(fields, "original", response.original);
 }
 
 fn startup(vector: &Vector) -> Decoded {
@@ -158,6 +188,10 @@ impl Memory for Open {
         Ok(())
     }
 
+    fn update(&self, _: Range, _: Atomic) -> Result<u64, Denied> {
+        Ok(0)
+    }
+
     fn invalidate(&self, _: Stag) -> Result<(), Denied> {
         Ok(())
     }
@@ -228,6 +262,25 @@ fn segment(octets: &[u8]) -> Decoded {
                     let read = read.ok_or_else(owed)?;
                     tell_read(&mut fields, &read);
                     again.extend(read.emit().as_slice());
+                }
+                Untagged::Immediate { .. } => {
+                    if payload.len() != 8 {
+                        return Err(owed());
+                    }
+                    tell(&mut fields, "payload", hex(payload));
+                    again.extend(payload);
+                }
+                Untagged::AtomicRequest => {
+                    let length = u32::try_from(payload.len()).unwrap();
+                    let request = AtomicRequest::parse(payload, length).map_err(|_| owed())?;
+                    tell_atomic(&mut fields, &request);
+                    again.extend(request.emit().as_slice());
+                }
+                Untagged::AtomicResponse => {
+                    let length = u32::try_from(payload.len()).unwrap();
+                    let response = AtomicResponse::parse(payload, length).map_err(|_| owed())?;
+                    tell_original(&mut fields, &response);
+                    again.extend(response.emit().as_slice());
                 }
                 Untagged::Terminate => {
                     let terminate = Terminate::parse(payload).ok_or_else(owed)?;

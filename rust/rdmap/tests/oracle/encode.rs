@@ -2,6 +2,9 @@
 
 //! Encodings of this crate, with their fields.
 
+use rdmap::atomic::Atomic;
+use rdmap::atomic::AtomicRequest;
+use rdmap::atomic::AtomicResponse;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::enhanced::RtrMessages;
@@ -23,7 +26,9 @@ use rdmap::stag::Denied;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 
+use super::decode::tell_atomic;
 use super::decode::tell_limits;
+use super::decode::tell_original;
 use super::decode::tell_read;
 use super::decode::tell_terminate;
 use super::vector::hex;
@@ -94,6 +99,27 @@ impl Numbers {
         }
     }
 
+    fn atomic(&mut self) -> AtomicRequest {
+        let operation = match self.flag() {
+            false => Atomic::FetchAdd {
+                add: self.u64(),
+                mask: self.u64(),
+            },
+            true => Atomic::CmpSwap {
+                swap: self.u64(),
+                swap_mask: self.u64(),
+                compare: self.u64(),
+                compare_mask: self.u64(),
+            },
+        };
+        AtomicRequest {
+            identifier: self.u32(),
+            stag: Stag(self.u32()),
+            offset: self.u64(),
+            operation,
+        }
+    }
+
     fn read(&mut self) -> ReadRequest {
         ReadRequest {
             sink_stag: Stag(self.u32()),
@@ -125,7 +151,7 @@ pub(super) fn vectors() -> Vec<Vector> {
         }
         let (fields, octets) = fpdu(&mut numbers);
         add("fpdu", fields, octets);
-        for opcode in 0..7 {
+        for opcode in (0..7).chain(8..12) {
             let (fields, octets) = segment(&mut numbers, opcode);
             add("segment", fields, octets);
         }
@@ -208,7 +234,9 @@ fn fpdu(numbers: &mut Numbers) -> Told {
 
 /// Returns a segment that is no Terminate.
 fn segment(numbers: &mut Numbers, opcode: u8) -> Told {
-    let (stag, last) = (Stag(numbers.u32()), numbers.flag() || opcode == 1);
+    // Messages of one segment, which this crate makes itself.
+    let is_whole = opcode == 1 || opcode > 7;
+    let (stag, last) = (Stag(numbers.u32()), numbers.flag() || is_whole);
     let mut fields = Fields::new();
     tell(&mut fields, "opcode", opcode);
     tell(&mut fields, "last", u8::from(last));
@@ -225,17 +253,22 @@ fn segment(numbers: &mut Numbers, opcode: u8) -> Told {
         }
         _ => {
             let msn = numbers.u32();
-            let offset = if opcode == 1 { 0 } else { numbers.u32() };
+            let offset = if is_whole { 0 } else { numbers.u32() };
             tell(&mut fields, "msn", msn);
             tell(&mut fields, "mo", offset);
             let message = match opcode {
                 1 => Untagged::ReadRequest,
+                8 | 9 => Untagged::Immediate {
+                    solicited: opcode == 9,
+                },
+                10 => Untagged::AtomicRequest,
+                11 => Untagged::AtomicResponse,
                 _ => Untagged::Send {
                     solicited: opcode > 4,
                     invalidate: Some(stag).filter(|_| opcode % 2 == 0),
                 },
             };
-            if opcode > 2 && opcode % 2 == 0 {
+            if (3..7).contains(&opcode) && opcode % 2 == 0 {
                 tell(&mut fields, "invalidate", stag.0);
             }
             Model::Untagged {
@@ -246,14 +279,33 @@ fn segment(numbers: &mut Numbers, opcode: u8) -> Told {
         }
     };
     let mut octets = Header { last, model }.emit().as_slice().to_vec();
-    if opcode == 1 {
-        let read = numbers.read();
-        tell_read(&mut fields, &read);
-        octets.extend(read.emit().as_slice());
-    } else {
-        let payload = numbers.octets(1400);
-        tell(&mut fields, "payload", hex(&payload));
-        octets.extend(payload);
+    match opcode {
+        1 => {
+            let read = numbers.read();
+            tell_read(&mut fields, &read);
+            octets.extend(read.emit().as_slice());
+        }
+        10 => {
+            let request = numbers.atomic();
+            tell_atomic(&mut fields, &request);
+            octets.extend(request.emit().as_slice());
+        }
+        11 => {
+            let response = AtomicResponse {
+                identifier: numbers.u32(),
+                original: numbers.u64(),
+            };
+            tell_original(&mut fields, &response);
+            octets.extend(response.emit().as_slice());
+        }
+        _ => {
+            let payload = match opcode {
+                8 | 9 => numbers.u64().to_be_bytes().to_vec(),
+                _ => numbers.octets(1400),
+            };
+            tell(&mut fields, "payload", hex(&payload));
+            octets.extend(payload);
+        }
     }
     (fields, octets)
 }
@@ -269,6 +321,8 @@ fn terminates(numbers: &mut Numbers) -> Vec<Told> {
         Violation::MessageNumber,
         Violation::MessageOffset,
         Violation::TooLong,
+        Violation::Alignment,
+        Violation::Identifier,
         Violation::Tagged(Denied::Invalid),
         Violation::Tagged(Denied::Bounds),
         Violation::Tagged(Denied::Stream),
@@ -291,7 +345,7 @@ fn terminates(numbers: &mut Numbers) -> Vec<Told> {
         faults.push(Fault::llp(lower));
     }
     for violation in violations {
-        for opcode in [0, 2, 3, 6] {
+        for opcode in [0, 2, 3, 6, 8, 10, 11] {
             let (_, offending) = segment(numbers, opcode);
             faults.push(Fault::peer(
                 violation,

@@ -9,11 +9,12 @@ use rdmap::order::InOrder;
 use rdmap::order::Order;
 use rdmap::rx::Delivery;
 use rdmap::rx::HashKey;
-use rdmap::rx::InboundRead;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::Outstanding;
 use rdmap::rx::Placement;
 use rdmap::rx::Refusal;
 use rdmap::rx::RxHalf;
+use rdmap::rx::Wanted;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
@@ -42,18 +43,18 @@ fn read_requests_are_answered_up_to_ird() {
     for msn in [1, 2] {
         let place = arrive(&mut rx, (), &request(msn, read_of(9, 10)));
         assert_eq!(place, Ok(Placement::Nothing));
-        assert!(matches!(deliver(&mut rx), Some(Delivery::ReadRequest(_))));
+        assert!(matches!(deliver(&mut rx), Some(Delivery::Request(_))));
     }
     rx.free_inbound(0).unwrap();
     arrive(&mut rx, (), &request(3, read_of(9, 10))).unwrap();
     // It is not delivered yet.
     assert_eq!(rx.free_inbound(2), Err(Misuse::Unknown));
-    let third = InboundRead {
+    let third = InboundRequest {
         number: 2,
-        request: read_of(9, 10),
+        wanted: Wanted::Read(read_of(9, 10)),
         offending: OffendingSegment::of(&request(3, read_of(9, 10)), 46),
     };
-    assert_eq!(deliver(&mut rx), Some(Delivery::ReadRequest(third)));
+    assert_eq!(deliver(&mut rx), Some(Delivery::Request(third)));
     // The last segment of a response may be offered twice.
     for number in [1, 1, 2, 1] {
         rx.free_inbound(number).unwrap();
@@ -90,7 +91,7 @@ fn read_source_is_checked_at_delivery() {
         // The STag of a Read of no octets is not checked, and there is a response.
         let mut rx = ordered();
         arrive(&mut rx, (), &request(1, read_of(stag, 0))).unwrap();
-        assert!(matches!(deliver(&mut rx), Some(Delivery::ReadRequest(_))));
+        assert!(matches!(deliver(&mut rx), Some(Delivery::Request(_))));
     }
 }
 
@@ -282,7 +283,8 @@ fn read_requests_are_in_queue_1() {
         segment[9] = queue;
         refused(&[segment])
     };
-    assert_eq!(in_queue(3), (1, 2, 1));
+    assert_eq!(in_queue(3), (0, 2, 6));
+    assert_eq!(in_queue(4), (1, 2, 1));
     assert_eq!(in_queue(255), (1, 2, 1));
     assert_eq!(in_queue(0), (0, 2, 6));
     assert_eq!(in_queue(2), (0, 2, 6));

@@ -5,14 +5,18 @@
 use rdmap::order::Invalid;
 use rdmap::order::Order;
 use rdmap::rx::Delivery;
+use rdmap::rx::InboundRequest;
 use rdmap::rx::Placement;
 use rdmap::rx::Refusal;
+use rdmap::rx::Wanted;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
 use crate::rx::arrive;
+use crate::rx::atomic_request;
 use crate::rx::code;
 use crate::rx::deliver;
+use crate::rx::immediate;
 use crate::rx::read_of;
 use crate::rx::reordered;
 use crate::rx::request;
@@ -20,21 +24,24 @@ use crate::rx::send;
 use crate::rx::tagged;
 use crate::rx::terminate;
 use crate::rx::ByStag;
+use crate::rx::ADD_ONE;
 
-// Shows P3.1-9, P5.5-3, P5.5-7, P5.5-9, P5.5-14, P5.5-15, S10-2, D-7.
+// Shows P3.1-9, P5.5-3, P5.5-7, P5.5-9, P5.5-14, P5.5-15, S10-2, D-7, X5.4-2, X6.3-3, X7-1, X7-2.
 #[test]
 fn nothing_overtakes_in_delivery() {
-    // As it was sent: Write, Send, Read Request, Terminate.
+    // As it was sent: Write, Send, Immediate Data, Read Request, Atomic Request, Terminate.
     let segments = [
         tagged(false, 9, 0, true, &[1]),
         send(1, 0, true, &[1]),
+        immediate(2, false, &[1; 8]),
         request(1, read_of(9, 0)),
+        atomic_request(2, &ADD_ONE),
         terminate(1, &[0x10, 0, 0, 0]),
     ];
     for order in permutations(segments.len()) {
         let mut rx = reordered();
         let mut delivered = Vec::new();
-        let mut arrived = [false; 4];
+        let mut arrived = [false; 6];
         for at in order {
             let key = u16::try_from(at).unwrap();
             arrive(&mut rx, key, &segments[at]).unwrap();
@@ -42,15 +49,22 @@ fn nothing_overtakes_in_delivery() {
             while let Some(delivery) = deliver(&mut rx) {
                 let seq = match delivery {
                     Delivery::Message { .. } => 1,
-                    Delivery::ReadRequest(_) => 2,
-                    Delivery::Terminate(_) => 3,
-                    Delivery::ReadDone { .. } => panic!("there was no Read"),
+                    Delivery::Immediate { .. } => 2,
+                    Delivery::Request(InboundRequest {
+                        wanted: Wanted::Read(_),
+                        ..
+                    }) => 3,
+                    Delivery::Request(_) => 4,
+                    Delivery::Terminate(_) => 5,
+                    Delivery::ReadDone { .. } | Delivery::AtomicDone { .. } => {
+                        panic!("nothing was asked for")
+                    }
                 };
                 assert!(arrived[..=seq].iter().all(|arrived| *arrived));
                 delivered.push(seq);
             }
         }
-        assert_eq!(delivered, [1, 2, 3]);
+        assert_eq!(delivered, [1, 2, 3, 4, 5]);
     }
 }
 

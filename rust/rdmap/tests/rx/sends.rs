@@ -176,7 +176,8 @@ fn sends_are_in_queue_0() {
         segment[9] = queue;
         refused(&[segment])
     };
-    assert_eq!(in_queue(3), (1, 2, 1));
+    assert_eq!(in_queue(3), (0, 2, 6));
+    assert_eq!(in_queue(4), (1, 2, 1));
     assert_eq!(in_queue(255), (1, 2, 1));
     assert_eq!(in_queue(1), (0, 2, 6));
     assert_eq!(in_queue(2), (0, 2, 6));

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
+use rdmap::atomic::Atomic;
 use rdmap::fault::Cause;
 use rdmap::fault::Code;
 use rdmap::header::Untagged;
@@ -199,6 +200,10 @@ struct Once(Cell<bool>);
 impl Memory for Once {
     fn check(&self, _: Range, _: Access) -> Result<(), Denied> {
         self.0.get().then_some(()).ok_or(Denied::Invalid)
+    }
+
+    fn update(&self, target: Range, _: Atomic) -> Result<u64, Denied> {
+        self.check(target, Access::RemoteAtomic).map(|()| 0)
     }
 
     fn invalidate(&self, _: Stag) -> Result<(), Denied> {
