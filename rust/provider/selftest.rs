@@ -33,14 +33,20 @@ use crate::{
         LOCAL_DMA_LKEY, //
     },
     wr::{
+        Atomic,
+        Operation,
         Run,
+        SendRequest,
         Status, //
     }, //
 };
-use core::ptr::{
-    null_mut,
-    without_provenance_mut,
-    NonNull, //
+use core::{
+    cell::UnsafeCell,
+    ptr::{
+        null_mut,
+        without_provenance_mut,
+        NonNull, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -93,6 +99,25 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "memory of a request may be of a region, from any octet on",
         memory_may_be_of_a_region,
+    ),
+    (
+        "a Write has the immediate data of its consumer, and a Send with such data is refused",
+        immediate_data_belongs_to_a_write,
+    ),
+    // Shows X5-1.
+    (
+        "an atomic operation has eight octets for its result, and masks of its consumer or none",
+        atomic_operations_are_those_of_verbs,
+    ),
+    // Shows X5.1-3.
+    (
+        "a number is changed where it is registered and aligned, and nowhere else",
+        only_aligned_numbers_change,
+    ),
+    // Shows X6.3-2, X6.4-1.
+    (
+        "immediate data completes a Receive, which says so, and how long the Write was",
+        immediate_data_completes_a_receive,
     ),
 ];
 
@@ -351,4 +376,154 @@ fn memory_may_be_of_a_region() -> Result<bool> {
     let beyond = request.sg_list.runs(30, 81, |_| Ok(())).is_err();
     queues.complete_send(request, Status::Success);
     Ok(beyond && runs == [(0, 0, 4), (0x1207, 0x1000, 6), (0x1207, 0x1014, 80)])
+}
+
+/// Posts a request, and takes it. An error is one of posting.
+///
+/// # Safety
+///
+/// It is a complete request of its opcode, whose memory stays allocated.
+unsafe fn posted(queues: &Queues, raw: *const cbindings::ib_send_wr) -> Result<KBox<SendRequest>> {
+    // SAFETY: The caller promises a chain of one complete request.
+    unsafe { queues.post_send(raw, null_mut()) }?;
+    queues.take_send().ok_or(EINVAL)
+}
+
+fn immediate_data_belongs_to_a_write() -> Result<bool> {
+    let (queues, cq) = queues()?;
+    let mut write = cbindings::ib_rdma_wr::default();
+    write.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+    write.wr.ex.imm_data = 0x0102_0304_u32.to_be();
+    write.wr.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
+    (write.rkey, write.remote_addr) = (7, 0x1000);
+    // SAFETY: It is an `ib_rdma_wr` without memory.
+    let request = unsafe { posted(&queues, (&raw const write).cast())? };
+    let found = match request.operation {
+        Operation::Write {
+            stag,
+            offset,
+            immediate,
+        } => (stag, offset, immediate),
+        _ => return Ok(false),
+    };
+    queues.complete_send(request, Status::Success);
+    let entry = cq.pop().ok_or(EINVAL)?;
+    let send = cbindings::ib_send_wr {
+        opcode: cbindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM,
+        ..Default::default()
+    };
+    // SAFETY: It is a chain of one complete request, which has no memory.
+    let refused = unsafe { queues.post_send(&send, null_mut()) } == Err(EINVAL);
+    Ok(found == (7, 0x1000, Some([1, 2, 3, 4]))
+        && entry.opcode == cbindings::ib_wc_opcode_IB_WC_RDMA_WRITE
+        && refused
+        && queues.take_send().is_none())
+}
+
+fn atomic_operations_are_those_of_verbs() -> Result<bool> {
+    let (queues, cq) = queues()?;
+    let mut memory = cbindings::ib_sge {
+        addr: 0x1000,
+        length: 8,
+        lkey: 0x1207,
+    };
+    let mut wr = cbindings::ib_atomic_wr::default();
+    (wr.rkey, wr.remote_addr) = (7, 0x2008);
+    (wr.compare_add, wr.swap) = (1, 2);
+    (wr.compare_add_mask, wr.swap_mask) = (3, 4);
+    wr.wr.num_sge = 1;
+    wr.wr.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
+    let add = |mask| Atomic::FetchAdd { add: 1, mask };
+    let swap = |compare_mask, swap_mask| Atomic::CmpSwap {
+        swap: 2,
+        swap_mask,
+        compare: 1,
+        compare_mask,
+    };
+    let all = u64::MAX;
+    let mut good = true;
+    for (opcode, completed, due) in [
+        (
+            cbindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD,
+            cbindings::ib_wc_opcode_IB_WC_FETCH_ADD,
+            add(0),
+        ),
+        (
+            cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_FETCH_AND_ADD,
+            cbindings::ib_wc_opcode_IB_WC_MASKED_FETCH_ADD,
+            add(3),
+        ),
+        (
+            cbindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP,
+            cbindings::ib_wc_opcode_IB_WC_COMP_SWAP,
+            swap(all, all),
+        ),
+        (
+            cbindings::ib_wr_opcode_IB_WR_MASKED_ATOMIC_CMP_AND_SWP,
+            cbindings::ib_wc_opcode_IB_WC_MASKED_COMP_SWAP,
+            swap(3, 4),
+        ),
+    ] {
+        wr.wr.opcode = opcode;
+        memory.length = 8;
+        wr.wr.sg_list = &raw mut memory;
+        // SAFETY: It is an `ib_atomic_wr`, and its memory is of a region.
+        let request = unsafe { posted(&queues, (&raw const wr).cast())? };
+        good &= matches!(
+            request.operation,
+            Operation::Atomic { stag: 7, offset: 0x2008, operation, .. } if operation == due
+        );
+        queues.complete_send(request, Status::Success);
+        let entry = cq.pop().ok_or(EINVAL)?;
+        good &= (entry.opcode, entry.length) == (completed, 8);
+        for length in [0, 4, 7, 9, 16] {
+            memory.length = length;
+            wr.wr.sg_list = &raw mut memory;
+            // SAFETY: It is an `ib_atomic_wr`, and its memory is of a region.
+            good &= unsafe { queues.post_send((&raw const wr).cast(), null_mut()) } == Err(EINVAL);
+        }
+    }
+    Ok(good)
+}
+
+fn only_aligned_numbers_change() -> Result<bool> {
+    const NUMBERS: usize = 8;
+    let numbers = KBox::new(UnsafeCell::new([0_u64; NUMBERS]), GFP_KERNEL)?;
+    let region = Region::new(ProtectionDomain(1), 1)?;
+    region.map_pages(&[u64::try_from(numbers.get().expose_provenance())?])?;
+    let length = u64::try_from(8 * NUMBERS)?;
+    region.register(Registration {
+        length,
+        ..registration(&region)
+    })?;
+    let add = |offset, by: u64| region.update(7, offset, |original| original.wrapping_add(by));
+    let last = length - 8;
+    let values = [add(8, 5), add(8, u64::MAX), add(last, 7), add(last, 1)];
+    let changed = values == [Ok(0), Ok(5), Ok(0), Ok(7)];
+    let misaligned = (1..8).all(|offset| add(offset, 1) == Err(EINVAL));
+    let beyond = [last + 1, last + 8, u64::MAX - 7].map(|offset| add(offset, 1));
+    let other_key = region.update(6, 0, |original| original + 1);
+    let outside = beyond.iter().all(Result::is_err) && other_key == Err(ENOENT);
+    // The region is invalid before its memory goes.
+    region.invalidate();
+    let gone = add(0, 1) == Err(ENOENT);
+    let found = KBox::into_inner(numbers).into_inner();
+    Ok(changed && misaligned && outside && gone && found == [0, 4, 0, 0, 0, 0, 0, 8])
+}
+
+fn immediate_data_completes_a_receive() -> Result<bool> {
+    let (queues, cq) = queues()?;
+    let mut receive = cbindings::ib_recv_wr::default();
+    receive.__bindgen_anon_1.wr_id = 3;
+    // SAFETY: It is a chain of one complete request, which has no memory.
+    unsafe { queues.post_receive(&receive, null_mut()) }?;
+    let request = queues.take_receive().ok_or(EINVAL)?;
+    let empty = request.sg_list.is_empty();
+    queues.complete_immediate(request, [1, 2, 3, 4], 77, true);
+    let entry = cq.pop().ok_or(EINVAL)?;
+    let opcode = cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;
+    Ok(empty
+        && (entry.id, entry.length, entry.opcode) == (3, 77, opcode)
+        && entry.immediate == Some([1, 2, 3, 4])
+        && entry.status == Status::Success)
 }

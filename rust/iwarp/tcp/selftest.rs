@@ -47,11 +47,17 @@ use provider::{
     }, //
 };
 use rdmap::{
+    atomic::{
+        Atomic,
+        AtomicRequest,
+        AtomicResponse, //
+    },
     enhanced::ReadLimits,
     fault::Code,
     header::{
         Header,
-        Model, //
+        Model,
+        Untagged, //
     },
     mpa::{
         frame::{
@@ -99,6 +105,30 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "neither an FPDU with a wrong CRC is placed nor one behind it, and the peer is told",
         wrong_crc_places_nothing,
     ),
+    // Shows X6.3-2, X6.4-1, X7-2.
+    (
+        "immediate data behind a Write completes a Receive without memory, and four octets of it count",
+        immediate_data_is_received,
+    ),
+    (
+        "a Write with immediate data is two FPDUs and one completion",
+        immediate_data_is_sent,
+    ),
+    // Shows X5.2-3.
+    (
+        "an atomic operation changes registered memory, is answered, and its consumer hears nothing",
+        atomic_operation_is_answered,
+    ),
+    // Shows X5.1-3.
+    (
+        "an atomic operation at an address that is not aligned changes nothing, and the peer is told",
+        misaligned_operation_is_refused,
+    ),
+    // Shows X5.2.2-3.
+    (
+        "an atomic operation completes with the value that the peer answers with",
+        atomic_operation_completes,
+    ),
 ];
 
 /// The time until an event counts as missing, in milliseconds.
@@ -109,6 +139,9 @@ const PATIENCE_MS: usize = 10_000;
 const WRITE: [u8; 20] = *b"\x00\x0e\xc1\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const READ: [u8; 36] =
     *b"\x00\x2e\x41\x41\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\x04\0\0";
+
+/// The length of the longest segment that a test of the messages of RFC 7306 sends or receives.
+const SEGMENT_LEN: usize = 70;
 
 /// The length of the Read in octets, and in pages.
 const READ_LEN: usize = 0x40000;
@@ -152,7 +185,7 @@ impl Bench {
             pause();
         }
         let peer = accepted.ok_or(EAGAIN)?.attach(events)?;
-        let reads = ReadLimits { ird: 1, ord: 0 };
+        let reads = ReadLimits { ird: 1, ord: 1 };
         let agreed = startup::StreamParams {
             crc,
             send_markers: false,
@@ -207,6 +240,62 @@ impl Bench {
             let terminate = Terminate::parse(&word).ok_or(EINVAL)?;
             Ok(Some(terminate.code))
         })
+    }
+
+    /// Returns the next segment that the peer receives, with zeros behind it, and its length.
+    fn received_segment(&mut self) -> Result<Option<([u8; SEGMENT_LEN], usize)>> {
+        self.peer.receive(|frames| {
+            let length = |head: &[u8]| -> Result<usize> {
+                let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+                Ok(layout.wire_len())
+            };
+            let frame = match frames.next(LENGTH_LEN, length)? {
+                Next::Whole(frame) => frame,
+                Next::End { .. } => return Err(EPIPE),
+                _ => return Ok(None),
+            };
+            let mut head = [0; LENGTH_LEN];
+            frame.copy_to_slice(0, &mut head)?;
+            let length = usize::from(u16::from_be_bytes(head));
+            let mut segment = [0; SEGMENT_LEN];
+            let octets = segment.get_mut(..length).ok_or(EINVAL)?;
+            frame.copy_to_slice(LENGTH_LEN, octets)?;
+            frame.take()?;
+            Ok(Some((segment, length)))
+        })
+    }
+
+    /// Runs the stream until the peer has a segment.
+    fn next_segment(&mut self) -> Result<([u8; SEGMENT_LEN], usize)> {
+        for _ in 0..PATIENCE_MS {
+            // It may be over as soon as it has sent a Terminate.
+            self.round();
+            if let Some(found) = self.received_segment()? {
+                return Ok(found);
+            }
+            pause();
+        }
+        Err(EAGAIN)
+    }
+
+    /// Has the peer send an untagged segment, without a CRC.
+    fn peer_sends_untagged(&mut self, message: Untagged, msn: u32, payload: &[u8]) -> Result {
+        let header = Header {
+            last: true,
+            model: Model::Untagged {
+                message,
+                msn,
+                offset: 0,
+            },
+        }
+        .emit();
+        let ulpdu_len = u16::try_from(header.len() + payload.len())?;
+        let layout = Layout::new(ulpdu_len, Position::NO_MARKERS);
+        let mut fpdu = [0; SEGMENT_LEN + 10];
+        let length = layout
+            .emit(&[header.as_slice(), payload], false, &mut fpdu)
+            .ok_or(EINVAL)?;
+        self.peer_sends(fpdu.get(..length).ok_or(EINVAL)?)
     }
 
     fn peer_receives(&mut self) -> Result {
@@ -388,4 +477,129 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     let terminated = code == Some(Code::new(2, 0, 2));
     let counted = bench.shared.counters.get(Count::BadCrc) == 1;
     Ok(placed && over && terminated && counted && target.octets() == Ok(expected))
+}
+
+fn immediate_data_is_received() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let target = Target::new(&bench.shared.regions)?;
+    for id in 1..=2 {
+        bench.consumer.receive(id)?;
+    }
+    let message = Untagged::Immediate { solicited: true };
+    bench.peer_sends(&write_of(target.stag(), 8, b"data")?)?;
+    bench.peer_sends_untagged(message, 1, b"\x01\x02\x03\x04....")?;
+    bench.peer_sends_untagged(message, 2, &[5; 8])?;
+    let mut found = [None; 2];
+    for found in &mut found {
+        for _ in 0..PATIENCE_MS {
+            bench.round();
+            *found = bench.consumer.immediate();
+            if found.is_some() {
+                break;
+            }
+            pause();
+        }
+    }
+    let placed = target.octets()?.get(8..12) == Some(b"data");
+    let due = [Some((1, [1, 2, 3, 4], 4)), Some((2, [5; 4], 0))];
+    Ok(placed && found == due)
+}
+
+fn immediate_data_is_sent() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    bench
+        .consumer
+        .write_immediate(1, [0xde, 0xad, 0xbe, 0xef])?;
+    let (write, write_len) = bench.next_segment()?;
+    let (immediate, immediate_len) = bench.next_segment()?;
+    let lengths = (write_len, immediate_len) == (14, 26);
+    let opcodes = (write[0], write[1], immediate[0], immediate[1]) == (0xc1, 0x40, 0x41, 0x48);
+    let data = immediate[18..26] == [0xde, 0xad, 0xbe, 0xef, 0, 0, 0, 0];
+    let once = bench.consumer.completion() == Some((1, true));
+    Ok(lengths && opcodes && data && once && bench.consumer.completion().is_none())
+}
+
+/// Returns an Atomic Request that adds five.
+fn add_five(stag: u32, offset: u64) -> AtomicRequest {
+    AtomicRequest {
+        identifier: 77,
+        stag: Stag(stag),
+        offset,
+        operation: Atomic::FetchAdd { add: 5, mask: 0 },
+    }
+}
+
+fn atomic_operation_is_answered() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let target = Target::new(&bench.shared.regions)?;
+    let request = add_five(target.stag(), 16).emit();
+    let mut answered = true;
+    for (msn, original) in [(1, 0), (2, 5), (3, 10)] {
+        bench.peer_sends_untagged(Untagged::AtomicRequest, msn, request.as_slice())?;
+        let (segment, length) = bench.next_segment()?;
+        let (header, payload) = Header::parse(&segment[..length]).map_err(|_| EINVAL)?;
+        let model = Model::Untagged {
+            message: Untagged::AtomicResponse,
+            msn,
+            offset: 0,
+        };
+        let due = AtomicResponse {
+            identifier: 77,
+            original,
+        };
+        answered &= header == Header { last: true, model };
+        answered &= AtomicResponse::parse(payload, 12) == Ok(due);
+    }
+    let mut due = [0; TARGET_LEN];
+    due[16..24].copy_from_slice(&15_u64.to_ne_bytes());
+    Ok(answered && target.octets()? == due && bench.consumer.completion().is_none())
+}
+
+fn misaligned_operation_is_refused() -> Result<bool> {
+    let mut refused = true;
+    for offset in [1, 4, 7] {
+        let mut bench = Bench::new(&SETTINGS, None)?;
+        let target = Target::new(&bench.shared.regions)?;
+        let request = add_five(target.stag(), offset).emit();
+        bench.peer_sends_untagged(Untagged::AtomicRequest, 1, request.as_slice())?;
+        let (segment, _) = bench.next_segment()?;
+        let terminate = Terminate::parse(&segment[18..]).ok_or(EINVAL)?;
+        refused &= segment[1] == 0x47 && terminate.code == Code::new(0, 2, 7);
+        refused &= target.octets()? == [0; TARGET_LEN];
+    }
+    Ok(refused)
+}
+
+fn atomic_operation_completes() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let result = Target::new(&bench.shared.regions)?;
+    bench
+        .consumer
+        .fetch_add(9, 0x1234_5678, 0x1000, 5, &result)?;
+    let (segment, length) = bench.next_segment()?;
+    let request = AtomicRequest::parse(&segment[18..], 52).map_err(|_| EINVAL)?;
+    let due = AtomicRequest {
+        identifier: request.identifier,
+        offset: 0x1000,
+        ..add_five(0x1234_5678, 0)
+    };
+    let asked = length == 70 && segment[1] == 0x4a && request == due;
+    let early = bench.consumer.completion().is_none();
+    let response = AtomicResponse {
+        identifier: request.identifier,
+        original: 0x0102_0304_0506_0708,
+    };
+    let response = response.emit();
+    bench.peer_sends_untagged(Untagged::AtomicResponse, 1, response.as_slice())?;
+    let mut completion = None;
+    for _ in 0..PATIENCE_MS {
+        bench.round();
+        completion = bench.consumer.completion();
+        if completion.is_some() {
+            break;
+        }
+        pause();
+    }
+    let stored = result.octets()?[..8] == 0x0102_0304_0506_0708_u64.to_ne_bytes();
+    Ok(asked && early && completion == Some((9, true)) && stored)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A consumer without a device: it posts Sends, and registers memory that a peer may read or write.
+//! A consumer without a device: it posts Sends, Receives and atomic operations, and registers
+//! memory that a peer may read, write or change by atomic operations.
 
 use super::QP;
 use crate::{
@@ -92,6 +93,51 @@ impl Consumer {
         unsafe { self.queues.post_send(&send, null_mut()) }
     }
 
+    /// Posts a Write of no octets, with Immediate Data, to an STag that need not be there.
+    pub fn write_immediate(&self, id: u64, data: [u8; 4]) -> Result {
+        let mut write = cbindings::ib_rdma_wr::default();
+        write.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        write.wr.ex.imm_data = u32::from_ne_bytes(data);
+        write.wr.__bindgen_anon_1.wr_id = id;
+        // SAFETY: It is a chain of one complete request, which has no memory.
+        unsafe { self.queues.post_send((&raw const write).cast(), null_mut()) }
+    }
+
+    /// Posts a FetchAdd whose result goes to offset 0 of a target.
+    pub fn fetch_add(&self, id: u64, stag: u32, offset: u64, add: u64, result: &Target) -> Result {
+        let mut memory = cbindings::ib_sge {
+            addr: 0,
+            length: 8,
+            lkey: result.stag,
+        };
+        let mut atomic = cbindings::ib_atomic_wr::default();
+        atomic.wr.opcode = cbindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
+        atomic.wr.__bindgen_anon_1.wr_id = id;
+        atomic.wr.sg_list = &raw mut memory;
+        atomic.wr.num_sge = 1;
+        (atomic.rkey, atomic.remote_addr, atomic.compare_add) = (stag, offset, add);
+        // SAFETY: It is a chain of one complete request. Its memory is of a region.
+        unsafe {
+            self.queues
+                .post_send((&raw const atomic).cast(), null_mut())
+        }
+    }
+
+    /// Posts a Receive without memory.
+    pub fn receive(&self, id: u64) -> Result {
+        let mut receive = cbindings::ib_recv_wr::default();
+        receive.__bindgen_anon_1.wr_id = id;
+        // SAFETY: It is a chain of one complete request, which has no memory.
+        unsafe { self.queues.post_receive(&receive, null_mut()) }
+    }
+
+    /// Returns the next completion, if it is one of Immediate Data: the id of its request, the data
+    /// and the length of the Write before.
+    pub fn immediate(&self) -> Option<(u64, [u8; 4], u32)> {
+        let entry = self.cq.pop()?;
+        Some((entry.id, entry.immediate?, entry.length))
+    }
+
     /// Returns the next completion: the id of its request, and whether it succeeded.
     pub fn completion(&self) -> Option<(u64, bool)> {
         let entry = self.cq.pop()?;
@@ -137,7 +183,7 @@ fn register(
 /// The length of a [`Target`] in octets.
 pub const TARGET_LEN: usize = 64;
 
-/// Memory that the peer may write, at offset 0, as long as this is there.
+/// Memory that the peer may write and change, at offset 0, as long as this is there.
 ///
 /// # Invariants
 ///
