@@ -474,6 +474,10 @@ impl Queues {
     }
 
     /// Completes a receive request with the Immediate Data of a Write of `written` octets.
+    ///
+    /// That is its length only if the request has no memory: the peer decides how long the Write is
+    /// and who gets the Immediate Data, and a consumer that expects none would take the length for
+    /// that of a message in its memory.
     pub fn complete_immediate(
         &self,
         request: KBox<ReceiveRequest>,
@@ -487,7 +491,10 @@ impl Queues {
             qp_number: self.qp_number.load(Ordering::Relaxed),
             status: Status::Success,
             opcode: cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
-            length: written,
+            length: match request.sg_list.entries() {
+                0 => written,
+                _ => 0,
+            },
             invalidated: None,
             immediate: Some(data),
         };

@@ -116,7 +116,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     // Shows X6.3-2, X6.4-1.
     (
-        "immediate data completes a Receive, which says so, and how long the Write was",
+        "immediate data completes a Receive, and one without memory says how long the Write was",
         immediate_data_completes_a_receive,
     ),
 ];
@@ -513,17 +513,26 @@ fn only_aligned_numbers_change() -> Result<bool> {
 
 fn immediate_data_completes_a_receive() -> Result<bool> {
     let (queues, cq) = queues()?;
-    let mut receive = cbindings::ib_recv_wr::default();
-    receive.__bindgen_anon_1.wr_id = 3;
-    // SAFETY: It is a chain of one complete request, which has no memory.
-    unsafe { queues.post_receive(&receive, null_mut()) }?;
-    let request = queues.take_receive().ok_or(EINVAL)?;
-    let empty = request.sg_list.is_empty();
-    queues.complete_immediate(request, [1, 2, 3, 4], 77, true);
-    let entry = cq.pop().ok_or(EINVAL)?;
+    let mut memory = cbindings::ib_sge {
+        addr: 0x1000,
+        length: 100,
+        lkey: 0x1207,
+    };
     let opcode = cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;
-    Ok(empty
-        && (entry.id, entry.length, entry.opcode) == (3, 77, opcode)
-        && entry.immediate == Some([1, 2, 3, 4])
-        && entry.status == Status::Success)
+    let mut good = true;
+    for (sges, length) in [(0, 77), (1, 0)] {
+        let mut receive = cbindings::ib_recv_wr::default();
+        receive.__bindgen_anon_1.wr_id = 3;
+        receive.sg_list = &raw mut memory;
+        receive.num_sge = sges;
+        // SAFETY: It is a chain of one complete request, whose memory is of a region.
+        unsafe { queues.post_receive(&receive, null_mut()) }?;
+        let request = queues.take_receive().ok_or(EINVAL)?;
+        queues.complete_immediate(request, [1, 2, 3, 4], 77, true);
+        let entry = cq.pop().ok_or(EINVAL)?;
+        good &= (entry.id, entry.length, entry.opcode) == (3, length, opcode);
+        good &= entry.immediate == Some([1, 2, 3, 4]);
+        good &= entry.status == Status::Success;
+    }
+    Ok(good)
 }

@@ -156,6 +156,12 @@ impl SgList {
         self.length
     }
 
+    /// Returns the number of SGEs.
+    #[inline]
+    pub(crate) fn entries(&self) -> usize {
+        self.list.len()
+    }
+
     /// Says whether there are no octets.
     #[inline]
     pub fn is_empty(&self) -> bool {

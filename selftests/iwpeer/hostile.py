@@ -37,7 +37,7 @@ class Stream:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.private, self.revision, self.markers = private, revision, markers
         self.received = b""
-        self.sent = {queue: 0 for queue in (0, 1, 2)}
+        self.sent = {queue: 0 for queue in (0, 1, 2, 3)}
 
     def request(self, **changes):
         fields = {"frame": "request", "revision": self.revision, "markers": self.markers, "crc": 1, "reject": 0, "enhanced": 0,
@@ -461,6 +461,21 @@ def _(address):
     return stream.outcome(30)
 
 
+@case("an Atomic Request although nothing was agreed on", "terminate 1/2/02")
+def _(address):
+    stream = Stream(address).start()
+    stream.untagged(segment.ATOMIC_REQUEST, operation=segment.FETCH_ADD, identifier=1, stag=FOREIGN, to=0, data=0, mask=0)
+    return stream.outcome()
+
+
+# An NFS server expects none.
+@case("Immediate Data for who expects a message", "closed")
+def _(address):
+    stream = Stream(address).start()
+    stream.untagged(segment.IMMEDIATE, payload=bytes(8))
+    return stream.outcome()
+
+
 @case("a Read Response that nobody asked for", "terminate 0/2/06")
 def _(address):
     stream = Stream(address).start()
@@ -539,4 +554,5 @@ def main(arguments):
     return 1 if failed else 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
