@@ -178,8 +178,11 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# A consumer of kernel verbs for iwarp-rfc7306.sh.
-verbs_consumer() { in_root selftests/iwarp/consumer.sh "${KERNEL:+$KERNEL-}consumer"; }
+# Consumers of kernel verbs for iwarp-rfc7306.sh and iwarp-rnbd.sh.
+verbs_consumers() {
+	local prefix=${KERNEL:+$KERNEL-}
+	in_root selftests/iwarp/consumer.sh "${prefix}consumer" && in_root selftests/iwarp/rtrs.sh "${prefix}rtrs"
+}
 
 # iwarp LISTS [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
 # are those of vm.py.
@@ -233,7 +236,7 @@ kernel() { KERNEL=$1 gate "kernel: $1" 7200 timeout -k 10 7200 scripts/buildroot
 uml() {
 	gate "$KERNEL: clippy, and the tests in the kernel" 900 clippy
 	gate "$KERNEL: the modules build without a warning" 900 compiles
-	gate "$KERNEL: a consumer of atomic operations builds" 300 verbs_consumer
+	gate "$KERNEL: consumers of iWARP build" 600 verbs_consumers
 	at_once=2
 	gate "$KERNEL: two, the crafted peer" 2400 pair 'crafted_peer leaks.sh'
 	gate "$KERNEL: two, mounts and connections" 1800 pair 'mounts leaks.sh'
@@ -278,7 +281,7 @@ vms() {
 	gate 'two VMs: against the in-tree server' 1200 pair in_tree rust c
 	gate 'two VMs: against the in-tree client' 1200 pair in_tree c rust
 	gate 'siw builds' 300 siw
-	gate 'a consumer of atomic operations builds' 300 verbs_consumer
+	gate 'consumers of iWARP build' 600 verbs_consumers
 	settings='ROUNDS=3' gate 'iWARP: one VM' 900 one_vm iwarp_single
 	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp user'
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
