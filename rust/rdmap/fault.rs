@@ -160,7 +160,7 @@ impl Fault {
 pub enum Misuse {
     /// The queue is full.
     Full,
-    /// A Read was posted on a stream whose ORD is zero.
+    /// A Read or an atomic operation was posted on a stream whose ORD is zero.
     NoReads,
     /// There is more private data than the format allows.
     PrivateData,

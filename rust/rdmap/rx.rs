@@ -128,8 +128,9 @@ pub enum Delivery {
         /// checks do not matter.
         to_invalidate: Option<Stag>,
     },
-    /// The response to an atomic operation of this end. The caller stores the value before it calls
-    /// [`TxHalf::done`](crate::tx::TxHalf::done).
+    /// The response to an atomic operation of this end. The caller calls
+    /// [`TxHalf::done`](crate::tx::TxHalf::done), and stores the value before it lets the request
+    /// complete.
     AtomicDone {
         /// The request.
         request: ReadId,
@@ -252,22 +253,40 @@ impl Default for Wanted {
     }
 }
 
-/// The peer's Write that is arriving, or that arrived last.
-#[derive(Debug, Default)]
+/// The peer's Write that is arriving, or that arrived last. Its octets are those of one run of
+/// memory: else they are not known, and count as none.
+#[derive(Debug)]
 struct LastWrite {
-    octets: u32,
+    octets: Option<u32>,
+    stag: Stag,
+    // The offset of its next octet.
+    next: u64,
     ended: bool,
     // The sequence number behind its last segment.
     behind: Seq,
 }
 
 impl LastWrite {
-    /// Adds a segment of `length` octets.
+    const NONE: Self = Self {
+        octets: None,
+        stag: Stag(0),
+        next: 0,
+        ended: true,
+        behind: 0,
+    };
+
+    /// Adds a segment.
     #[inline]
-    fn add(&mut self, seq: Seq, length: u32, last: bool) {
-        let before = if self.ended { 0 } else { self.octets };
+    fn add(&mut self, seq: Seq, range: Range, last: bool) {
+        let before = match self.ended {
+            true => Some(0),
+            false if (self.stag, self.next) == (range.stag, range.offset) => self.octets,
+            false => None,
+        };
         *self = Self {
-            octets: before.saturating_add(length),
+            octets: before.and_then(|octets| octets.checked_add(range.length)),
+            stag: range.stag,
+            next: range.offset.wrapping_add(u64::from(range.length)),
             ended: last,
             behind: seq.saturating_add(1),
         };
@@ -276,7 +295,7 @@ impl LastWrite {
     /// Returns the length in octets of the Write that ended just before `seq`, or 0 if none did.
     fn before(&self, seq: Seq) -> u32 {
         match self.ended && self.behind == seq {
-            true => self.octets,
+            true => self.octets.unwrap_or(0),
             false => 0,
         }
     }
@@ -322,6 +341,8 @@ pub struct RxHalf<O, S: Slots> {
     inbound: Ring<S::Inbound>,
     next_response: u64,
     outstanding: Ring<S::Outstanding>,
+    // The request that was registered last, which may be answered already.
+    newest: Option<ReadId>,
     // Atomic operations of this end: the number of those that were registered, and of those whose
     // response was delivered.
     atomics: u64,
@@ -343,6 +364,8 @@ pub struct Closed(());
 /// Octets of the front of a segment that [`RxHalf::segment`] needs, if the segment is as long.
 pub const HEAD_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
 
+const _: () = assert!(AtomicRequest::LEN <= Terminate::MAX_LEN);
+
 impl<O: Order, S: Slots> RxHalf<O, S> {
     /// Creates the receive half of a new stream. `key` is random.
     pub fn new(
@@ -362,10 +385,11 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             inbound,
             next_response: 0,
             outstanding: Ring::new(outstanding),
+            newest: None,
             atomics: 0,
             atomics_done: 0,
             terminate: None,
-            last_write: LastWrite::default(),
+            last_write: LastWrite::NONE,
             delivered: [None; 3],
             placing: false,
         }
@@ -421,9 +445,8 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
 
     /// Registers a request of this end, unless it is the newest one. Says whether it did.
     fn register(&mut self, read: ReadId, awaited: Awaited) -> Result<bool, Misuse> {
-        let newest = self.outstanding.next().checked_sub(1);
-        let newest = newest.and_then(|number| self.outstanding.get(number));
-        if newest.is_some_and(|newest| newest.read == read) {
+        // A peer can answer what was offered and not sent yet. That is answered once.
+        if self.newest == Some(read) {
             return Ok(false);
         }
         let outstanding = Outstanding {
@@ -431,8 +454,9 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             awaited,
             ..Outstanding::default()
         };
-        let pushed = self.outstanding.push(outstanding);
-        pushed.map(|_| true).ok_or(Misuse::Full)
+        self.outstanding.push(outstanding).ok_or(Misuse::Full)?;
+        self.newest = Some(read);
+        Ok(true)
     }
 
     /// Returns the order of the peer's segments.

@@ -101,7 +101,7 @@ pub enum Operation {
 pub struct Request {
     /// The operation.
     pub operation: Operation,
-    /// It waits until all earlier Reads are done.
+    /// It waits until all earlier Reads and atomic operations are done.
     pub fence: bool,
 }
 
@@ -203,7 +203,7 @@ pub enum Payload {
 pub enum Outgoing {
     /// A DDP Segment.
     Segment {
-        /// The header. For a Read Request or a Terminate it is the whole segment.
+        /// The header. Of a message that this crate makes itself it is the whole segment.
         header: Octets<HEADER_LEN>,
         /// The payload.
         payload: Payload,
@@ -299,8 +299,8 @@ pub struct TxHalf<S: Slots> {
 }
 
 impl<S: Slots> TxHalf<S> {
-    /// Creates the transmit half of a new stream, which may have `ord` Reads outstanding.
-    /// `in_order` says whether its LLP delivers segments in order:
+    /// Creates the transmit half of a new stream, which may have `ord` Reads and atomic operations
+    /// outstanding. `in_order` says whether its LLP delivers segments in order:
     /// [`Order::IN_ORDER`](crate::order::Order::IN_ORDER).
     pub fn new(requests: S::Requests, responses: S::Responses, ord: u16, in_order: bool) -> Self {
         Self {
@@ -386,6 +386,15 @@ impl<S: Slots> TxHalf<S> {
             self.offered = None;
         }
         if let Some(posted) = self.requests.get_mut(self.cutting) {
+            posted.progress = Progress::Failed;
+        }
+        self.fail(Fault::LOCAL);
+    }
+
+    /// Fails a request whose response was delivered, as there is no memory for what that brought.
+    /// The stream ends.
+    pub fn spoil(&mut self, number: u64) {
+        if let Some(posted) = self.requests.get_mut(number) {
             posted.progress = Progress::Failed;
         }
         self.fail(Fault::LOCAL);

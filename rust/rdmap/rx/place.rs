@@ -102,7 +102,7 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
                 match response {
                     false => {
                         if O::IN_ORDER {
-                            self.last_write.add(seq, length, header.last);
+                            self.last_write.add(seq, range, header.last);
                         }
                         place_write(range, memory)
                     }

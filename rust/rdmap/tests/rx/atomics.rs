@@ -296,3 +296,41 @@ fn atomic_request_waits_for_what_was_sent_before() {
     arrive(&mut rx, 0, &tagged(false, 9, 0, true, &[1])).unwrap();
     assert!(matches!(deliver(&mut rx), Some(Delivery::Request(_))));
 }
+
+/// The peer answers a request that the LLP has not taken yet; it is offered again.
+// Shows X5.2.2-4.
+#[test]
+fn response_that_is_too_early_is_the_only_one() {
+    let mut rx = ordered();
+    rx.expect_atomic(5).unwrap();
+    arrive(&mut rx, (), &response(1, 5, 7)).unwrap();
+    assert_eq!(deliver(&mut rx), done(5, 7));
+    rx.expect_atomic(5).unwrap();
+    assert_eq!(refusal(&mut rx, (), &response(2, 5, 8)), (1, 2, 2));
+    // So it is with a Read.
+    let mut rx = ordered();
+    rx.expect(5, SINK, false).unwrap();
+    arrive(&mut rx, (), &octets()).unwrap();
+    assert!(matches!(deliver(&mut rx), Some(Delivery::ReadDone { .. })));
+    rx.expect(5, SINK, false).unwrap();
+    assert_eq!(refusal(&mut rx, (), &octets()), (0, 2, 6));
+}
+
+/// It would be carried out once more.
+// Shows X5.2-2.
+#[test]
+fn atomic_request_that_comes_again_is_refused_also_after_its_answer() {
+    let mut rx = ordered();
+    arrive(&mut rx, (), &atomic_request(1, &ADD_ONE)).unwrap();
+    deliver(&mut rx).unwrap();
+    rx.free_inbound(0).unwrap();
+    let again = atomic_request(1, &ADD_ONE);
+    assert_eq!(refusal(&mut rx, (), &again), (1, 2, 3));
+    let mut rx = reordered();
+    arrive(&mut rx, 1, &atomic_request(2, &ADD_ONE)).unwrap();
+    arrive(&mut rx, 0, &atomic_request(1, &ADD_ONE)).unwrap();
+    deliver(&mut rx).unwrap();
+    deliver(&mut rx).unwrap();
+    rx.free_inbound(1).unwrap();
+    assert_eq!(refusal(&mut rx, 2, &again), (1, 2, 3));
+}

@@ -108,6 +108,28 @@ fn length_is_that_of_the_write_that_ended_just_before() {
         (vec![write(0, true, 0)], 0),
         (vec![write(0, false, 30), write(30, true, 12)], 42),
         (vec![write(0, true, 30), write(90, true, 5)], 5),
+        // The segments are of no one run of memory.
+        (vec![write(0, false, 30), write(500, true, 12)], 0),
+        (
+            vec![
+                write(0, false, 30),
+                write(0, false, 30),
+                write(30, true, 12),
+            ],
+            0,
+        ),
+        (
+            vec![
+                write(0, false, 30),
+                tagged(false, 10, 30, true, &[1; 12]),
+                write(0, true, 7),
+            ],
+            7,
+        ),
+        (
+            vec![write(0, false, 30), tagged(false, 10, 30, true, &[1; 12])],
+            0,
+        ),
         // Another message came between, or the Write has not ended.
         (vec![write(0, true, 30), request(1, read_of(9, 1))], 0),
         (vec![write(0, false, 30)], 0),

@@ -263,3 +263,20 @@ fn atomic_operation_whose_memory_has_gone_has_no_response() {
     assert_eq!(told.segment_length, Some(70));
     assert!(told.header.is_some() && told.read.is_none());
 }
+
+/// The memory for the result has gone while the request was on its way.
+#[test]
+fn atomic_operation_whose_result_is_lost_fails() {
+    let mut tx = tx_half(1);
+    tx.post(atomic()).unwrap();
+    tx.post(send(1)).unwrap();
+    drain(&mut tx, 128);
+    tx.release(2);
+    tx.done(0).unwrap();
+    tx.spoil(0);
+    for (number, status) in [(0, Status::Failed), (1, Status::Flushed)] {
+        assert_eq!(tx.complete(), Some(Completion { number, status }));
+    }
+    let told = crate::tx::terminate(&mut tx);
+    assert_eq!((told.code.layer, told.code.etype), (0, 0));
+}

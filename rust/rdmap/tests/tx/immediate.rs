@@ -2,6 +2,7 @@
 
 //! A Write with Immediate Data: two messages, one request (RFC 7306, sections 6 and 7).
 
+use rdmap::fault::Fault;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::tx::Completion;
@@ -127,4 +128,27 @@ fn write_that_fails_has_no_immediate_data() {
     assert_eq!((told.code.layer, told.code.etype), (0, 0));
     assert_eq!((told.header, told.read), (None, None));
     assert_eq!(tx.peek(128, &THERE), None);
+    tx.release(u64::MAX);
+    let failed = Completion {
+        number: 0,
+        status: Status::Failed,
+    };
+    assert_eq!((tx.complete(), tx.complete()), (Some(failed), None));
+}
+
+#[test]
+fn write_without_its_immediate_data_is_flushed_once() {
+    let mut tx = tx_half(1);
+    tx.post(write_immediate(100, false)).unwrap();
+    tx.peek(128, &THERE).unwrap();
+    tx.commit().unwrap();
+    tx.release(1);
+    assert_eq!(tx.complete(), None);
+    tx.fail(Fault::LOCAL);
+    let flushed = Completion {
+        number: 0,
+        status: Status::Flushed,
+    };
+    assert_eq!((tx.complete(), tx.complete()), (Some(flushed), None));
+    assert_eq!(opcodes(&drain(&mut tx, 128)), [7]);
 }
