@@ -67,13 +67,11 @@ impl RegisteredMemory<'_> {
             remote_write: access.remote_write
                 && self.access.remote_write
                 && registration.local_write,
-            remote_atomic: access.remote_atomic
-                && self.access.remote_atomic
-                && registration.local_write,
+            remote_atomic: registration.remote_atomic && registration.local_write,
             // A region that a peer may access is one that it may invalidate, if it is of a kind
             // that may be.
             remote_invalidate: registration.remote_invalidate
-                && (access.remote_read || access.remote_write || access.remote_atomic),
+                && (access.remote_read || access.remote_write || registration.remote_atomic),
         }
     }
 

@@ -282,7 +282,6 @@ impl<L: Llp> Qp<L> {
         AccessFlags {
             remote_read: access & 1 != 0,
             remote_write: access & 2 != 0,
-            remote_atomic: access & 4 != 0,
         }
     }
 
@@ -524,9 +523,7 @@ impl<L: Llp> QueuePair for Qp<L> {
 
     fn modify(this: &Arc<Self>, attr: QpAttr) -> Result {
         if let Some(access) = attr.access {
-            let bits = u32::from(access.remote_read)
-                | u32::from(access.remote_write) << 1
-                | u32::from(access.remote_atomic) << 2;
+            let bits = u32::from(access.remote_read) | u32::from(access.remote_write) << 1;
             this.access.store(bits, Ordering::Relaxed);
         }
         let Some(to) = attr.state else {

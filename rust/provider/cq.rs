@@ -72,7 +72,9 @@ impl Cqe {
             opcode: match self.opcode {
                 cbindings::ib_wc_opcode_IB_WC_RDMA_WRITE => Opcode::Write,
                 cbindings::ib_wc_opcode_IB_WC_RDMA_READ => Opcode::Read,
-                cbindings::ib_wc_opcode_IB_WC_RECV => Opcode::Receive,
+                // The library knows no Immediate Data: a Receive that it took has no octets.
+                cbindings::ib_wc_opcode_IB_WC_RECV
+                | cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => Opcode::Receive,
                 _ => Opcode::Send,
             },
             status: self.status.of_process(),

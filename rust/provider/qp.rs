@@ -435,10 +435,6 @@ impl<D: Driver> Operations<D> {
             let access = has(cbindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then(|| AccessFlags {
                 remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
-                // iw_cm, which sets these for most consumers, knows no right of their own for
-                // atomic operations. The registration has one.
-                remote_atomic: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC)
-                    || flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             });
             D::QueuePair::modify(&data.qp, QpAttr { state, access })
         })

@@ -14,8 +14,9 @@
 //! pages may be such that the process itself cannot write ([`Access::Write`] has the check).
 //!
 //! Access copies octets under the lock of the registration, so an invalidation waits for that, and
-//! no longer. An atomic operation is one instruction of the processor: it is atomic to those of
-//! other regions with the same memory, and to everything that this machine does to it.
+//! no longer. An atomic operation changes a number with one instruction of the processor, again if
+//! it has changed in between: it is atomic to those of other regions with the same memory, and to
+//! what this machine does to that.
 
 use crate::{
     device,
@@ -71,8 +72,6 @@ pub struct AccessFlags {
     pub remote_read: bool,
     /// Write access.
     pub remote_write: bool,
-    /// Access by atomic operations.
-    pub remote_atomic: bool,
 }
 
 /// What this end does with registered memory.
@@ -99,6 +98,9 @@ pub struct Registration {
     pub local_write: bool,
     /// A peer may invalidate it.
     pub remote_invalidate: bool,
+    /// The peer may carry out atomic operations. There is no such right of a queue pair: iw_cm,
+    /// which sets the others for most consumers, does not know it.
+    pub remote_atomic: bool,
     /// The number of its mapping: the [last one](Region::mapping) when it was posted.
     pub(crate) mapping: u64,
 }
@@ -291,9 +293,20 @@ impl Region {
         offset: u64,
         length: u32,
         access: Access,
+        f: impl FnMut(Piece<'_>) -> Result,
+    ) -> Result {
+        Self::pieces(&self.current.lock(), key, offset, length, access, f)
+    }
+
+    /// Calls `f` with each piece, as [`access`](Self::access) does, under the lock of `current`.
+    fn pieces(
+        current: &Current,
+        key: u8,
+        offset: u64,
+        length: u32,
+        access: Access,
         mut f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
-        let current = self.current.lock();
         let registration = current.registration.filter(|found| found.key == key);
         let registration = registration.ok_or(ENOENT)?;
         if access == Access::Write && !registration.local_write {
@@ -332,22 +345,30 @@ impl Region {
 
 impl Region {
     /// Replaces the 64 bits at `offset`, a number of this machine, with what `f` makes of them, if
-    /// they are registered with this key: atomically, so `f` may be called more than once. Returns
-    /// the number before. `ENOENT` if they are not registered, `EINVAL` if they are not aligned.
-    /// Sleeps.
+    /// they are registered with this key for atomic operations: atomically, so `f` may be called
+    /// more than once. Returns the number before. `ENOENT` if they are not registered, `EINVAL` if
+    /// they are not aligned. Sleeps.
     pub fn update(&self, key: u8, offset: u64, f: impl Fn(u64) -> u64) -> Result<u64> {
         let mut original = Err(EINVAL);
-        self.access(key, offset, Self::UPDATE_LEN, |piece| {
+        let current = self.current.lock();
+        if !current
+            .registration
+            .is_some_and(|found| found.remote_atomic)
+        {
+            return Err(ENOENT);
+        }
+        let write = Access::Write;
+        Self::pieces(&current, key, offset, Self::UPDATE_LEN, write, |piece| {
             let address = piece.address().cast::<u64>();
             if piece.len() != Self::UPDATE_LEN || !address.is_aligned() {
                 return Err(EINVAL);
             }
             let mut expected = 0;
             loop {
+                let value = f(expected);
                 // SAFETY: By the invariants of `Piece` the eight octets stay readable and writable
                 // during the call, and there is no Rust reference to them. They are aligned.
-                let found =
-                    unsafe { cbindings::cmpxchg64(address.as_ptr(), expected, f(expected)) };
+                let found = unsafe { cbindings::cmpxchg64(address.as_ptr(), expected, value) };
                 if found == expected {
                     original = Ok(found);
                     return Ok(());
@@ -552,6 +573,8 @@ impl<D: Driver> Operations<D> {
                 local_write,
                 // Verbs allow that for fast registrations and windows only.
                 remote_invalidate: false,
+                // A process could write the number all the time, and keep this module trying.
+                remote_atomic: false,
                 mapping: 0,
             };
             let pages = pinned.pages()?;

@@ -496,6 +496,20 @@ fn only_aligned_numbers_change() -> Result<bool> {
         length,
         ..registration(&region)
     })?;
+    let without_right = region.update(7, 0, |original| original + 1) == Err(ENOENT);
+    region.invalidate();
+    let granted = Registration {
+        length,
+        remote_atomic: true,
+        ..registration(&region)
+    };
+    region.register(granted)?;
+    let read_only = region.update(7, 0, |original| original + 1) == Err(ENOENT);
+    region.invalidate();
+    region.register(Registration {
+        local_write: true,
+        ..granted
+    })?;
     let add = |offset, by: u64| region.update(7, offset, |original| original.wrapping_add(by));
     let last = length - 8;
     let values = [add(8, 5), add(8, u64::MAX), add(last, 7), add(last, 1)];
@@ -508,7 +522,13 @@ fn only_aligned_numbers_change() -> Result<bool> {
     region.invalidate();
     let gone = add(0, 1) == Err(ENOENT);
     let found = KBox::into_inner(numbers).into_inner();
-    Ok(changed && misaligned && outside && gone && found == [0, 4, 0, 0, 0, 0, 0, 8])
+    Ok(without_right
+        && read_only
+        && changed
+        && misaligned
+        && outside
+        && gone
+        && found == [0, 4, 0, 0, 0, 0, 0, 8])
 }
 
 fn immediate_data_completes_a_receive() -> Result<bool> {

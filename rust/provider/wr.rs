@@ -342,7 +342,7 @@ pub struct SendRequest {
     pub(crate) signalled: bool,
     /// With Solicited Event.
     pub solicited: bool,
-    /// It waits until all earlier Reads are done.
+    /// It waits until all earlier Reads and atomic operations are done.
     pub fence: bool,
     /// The operation.
     pub operation: Operation,
@@ -467,6 +467,8 @@ impl Request for SendRequest {
                 Operation::Write {
                     stag: *stag,
                     offset: *offset,
+                    // The library has no requests with Immediate Data.
+                    immediate: None,
                 }
             }
             Ok(sqe::Operation::Read {
@@ -680,12 +682,12 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
             access: AccessFlags {
                 remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
-                remote_atomic: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC),
             },
             // Consumers register without it what is written for a Read.
             local_write: true,
             // It is a fast registration, and the consumer decides which queue pair uses it.
             remote_invalidate: true,
+            remote_atomic: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC),
             mapping,
         },
     })

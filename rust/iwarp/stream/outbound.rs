@@ -135,6 +135,11 @@ impl<O: EstablishedConn> Stream<O> {
                 (header, Payload::None)
             }
             Outgoing::Atomic { number, header } => {
+                // Later it would be too late: the peer's memory would have changed.
+                if !self.has_result(*number, memory) {
+                    self.tx.abandon();
+                    return Ok(true);
+                }
                 self.rx.expect_atomic(*number).map_err(|_| EINVAL)?;
                 (header, Payload::None)
             }
@@ -166,6 +171,18 @@ impl<O: EstablishedConn> Stream<O> {
                 Ok(true)
             }
         }
+    }
+
+    /// Says whether the memory for the result of an atomic operation is there.
+    fn has_result(&mut self, number: u64, memory: &RegisteredMemory<'_>) -> bool {
+        let Some(request) = self.sends.get(number) else {
+            return false;
+        };
+        let list = &request.sg_list;
+        list.runs(0, list.len(), |run| {
+            memory.pieces(run, Access::Write, |_| Ok(()))
+        })
+        .is_ok()
     }
 
     /// Registers a Read with the receive half.

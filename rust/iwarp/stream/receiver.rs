@@ -256,9 +256,9 @@ impl<O: Order> Receiver<'_, '_, O> {
             piece.copy_from(here)
         };
         let length = request.sg_list.len();
-        request
-            .sg_list
-            .runs(0, length, |run| self.memory.pieces(run, &mut copy))
+        request.sg_list.runs(0, length, |run| {
+            self.memory.pieces(run, Access::Write, &mut copy)
+        })
     }
 
     /// Delivers messages that are complete and in order.
@@ -296,6 +296,12 @@ impl<O: Order> Receiver<'_, '_, O> {
                     solicited,
                 })) => {
                     let request = self.receives.take(receive).ok_or(EINVAL)?;
+                    if let Some(status) = request.refused() {
+                        self.queues
+                            .complete_receive(request, status, 0, false, None);
+                        self.tx.fail(Fault::LOCAL);
+                        return Ok(Handled::Done);
+                    }
                     self.queues
                         .complete_immediate(request, [a, b, c, d], written, solicited);
                 }
@@ -303,10 +309,11 @@ impl<O: Order> Receiver<'_, '_, O> {
                     self.tx.respond(request).map_err(|_| EINVAL)?;
                 }
                 Ok(Some(Delivery::AtomicDone { request, original })) => {
-                    match self.store(request, original) {
-                        Ok(()) => self.tx.done(request).map_err(|_| EINVAL)?,
-                        // The consumer has posted memory that is not registered.
-                        Err(_) => drop(self.tx.fail(Fault::LOCAL)),
+                    // The engine knows whether the request is still there.
+                    self.tx.done(request).map_err(|_| EINVAL)?;
+                    if self.store(request, original).is_err() {
+                        // Its memory has gone since the request was sent.
+                        self.tx.spoil(request);
                     }
                 }
                 Ok(Some(Delivery::ReadDone {

@@ -114,7 +114,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "a Write with immediate data is two FPDUs and one completion",
         immediate_data_is_sent,
     ),
-    // Shows X5.2-3.
+    // Shows X5.1-2, X5.1-4, X5.2-3.
     (
         "an atomic operation changes registered memory, is answered, and its consumer hears nothing",
         atomic_operation_is_answered,
@@ -128,6 +128,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "an atomic operation completes with the value that the peer answers with",
         atomic_operation_completes,
+    ),
+    // Shows X8.1-1.
+    (
+        "an atomic operation without memory for its result is not sent, and fails",
+        result_has_memory,
     ),
 ];
 
@@ -211,7 +216,6 @@ impl Bench {
             access: AccessFlags {
                 remote_read: true,
                 remote_write: true,
-                remote_atomic: true,
             },
         };
         self.stream
@@ -532,9 +536,21 @@ fn add_five(stag: u32, offset: u64) -> AtomicRequest {
 fn atomic_operation_is_answered() -> Result<bool> {
     let mut bench = Bench::new(&SETTINGS, None)?;
     let target = Target::new(&bench.shared.regions)?;
-    let request = add_five(target.stag(), 16).emit();
+    bench.consumer.receive(1)?;
+    let add = add_five(target.stag(), 16);
+    let swap = |compare| AtomicRequest {
+        operation: Atomic::CmpSwap {
+            swap: 15,
+            swap_mask: u64::MAX,
+            compare,
+            compare_mask: u64::MAX,
+        },
+        ..add
+    };
     let mut answered = true;
-    for (msn, original) in [(1, 0), (2, 5), (3, 10)] {
+    let requests = [(add, 0), (add, 5), (swap(11), 10), (swap(10), 10)];
+    for (msn, (request, original)) in (1..).zip(requests) {
+        let request = request.emit();
         bench.peer_sends_untagged(Untagged::AtomicRequest, msn, request.as_slice())?;
         let (segment, length) = bench.next_segment()?;
         let (header, payload) = Header::parse(&segment[..length]).map_err(|_| EINVAL)?;
@@ -552,7 +568,21 @@ fn atomic_operation_is_answered() -> Result<bool> {
     }
     let mut due = [0; TARGET_LEN];
     due[16..24].copy_from_slice(&15_u64.to_ne_bytes());
-    Ok(answered && target.octets()? == due && bench.consumer.completion().is_none())
+    let unheard = bench.consumer.completion().is_none();
+    // The Receive is that of the first message that has one.
+    let message = Untagged::Immediate { solicited: false };
+    bench.peer_sends_untagged(message, 1, &[7; 8])?;
+    let mut heard = None;
+    for _ in 0..PATIENCE_MS {
+        bench.round();
+        heard = bench.consumer.immediate();
+        if heard.is_some() {
+            break;
+        }
+        pause();
+    }
+    let heard = heard == Some((1, [7; 4], 0));
+    Ok(answered && target.octets()? == due && unheard && heard)
 }
 
 fn misaligned_operation_is_refused() -> Result<bool> {
@@ -575,7 +605,7 @@ fn atomic_operation_completes() -> Result<bool> {
     let result = Target::new(&bench.shared.regions)?;
     bench
         .consumer
-        .fetch_add(9, 0x1234_5678, 0x1000, 5, &result)?;
+        .fetch_add(9, 0x1234_5678, 0x1000, 5, result.stag())?;
     let (segment, length) = bench.next_segment()?;
     let request = AtomicRequest::parse(&segment[18..], 52).map_err(|_| EINVAL)?;
     let due = AtomicRequest {
@@ -602,4 +632,17 @@ fn atomic_operation_completes() -> Result<bool> {
     }
     let stored = result.octets()?[..8] == 0x0102_0304_0506_0708_u64.to_ne_bytes();
     Ok(asked && early && completion == Some((9, true)) && stored)
+}
+
+fn result_has_memory() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let result = Target::new(&bench.shared.regions)?;
+    let stag = result.stag();
+    drop(result);
+    bench.consumer.fetch_add(9, 0x1234_5678, 0x1000, 5, stag)?;
+    let (segment, length) = bench.next_segment()?;
+    let terminate = Terminate::parse(&segment[18..length]).ok_or(EINVAL)?;
+    let code = terminate.code;
+    let told = segment[1] == 0x47 && (code.layer, code.etype) == (0, 0);
+    Ok(told && bench.consumer.failed() == Some(9))
 }

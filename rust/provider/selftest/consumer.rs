@@ -103,12 +103,12 @@ impl Consumer {
         unsafe { self.queues.post_send((&raw const write).cast(), null_mut()) }
     }
 
-    /// Posts a FetchAdd whose result goes to offset 0 of a target.
-    pub fn fetch_add(&self, id: u64, stag: u32, offset: u64, add: u64, result: &Target) -> Result {
+    /// Posts a FetchAdd whose result goes to offset 0 of the region `result`.
+    pub fn fetch_add(&self, id: u64, stag: u32, offset: u64, add: u64, result: u32) -> Result {
         let mut memory = cbindings::ib_sge {
             addr: 0,
             length: 8,
-            lkey: result.stag,
+            lkey: result,
         };
         let mut atomic = cbindings::ib_atomic_wr::default();
         atomic.wr.opcode = cbindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD;
@@ -131,6 +131,12 @@ impl Consumer {
         unsafe { self.queues.post_receive(&receive, null_mut()) }
     }
 
+    /// Returns the next completion, if its request could not be carried out: the id of that.
+    pub fn failed(&self) -> Option<u64> {
+        let entry = self.cq.pop()?;
+        (entry.status == Status::Failed).then_some(entry.id)
+    }
+
     /// Returns the next completion, if it is one of Immediate Data: the id of its request, the data
     /// and the length of the Write before.
     pub fn immediate(&self) -> Option<(u64, [u8; 4], u32)> {
@@ -151,7 +157,6 @@ impl Consumer {
         let access = AccessFlags {
             remote_read: true,
             remote_write: false,
-            remote_atomic: false,
         };
         let length = pages.len().checked_mul(PAGE).ok_or(EINVAL)?;
         Ok(register(regions, &pages, length, access)?.1)
@@ -175,6 +180,8 @@ fn register(
         access,
         local_write: true,
         remote_invalidate: true,
+        // Memory that a peer may only read is shared.
+        remote_atomic: access.remote_write,
         mapping: region.mapping(),
     })?;
     Ok((region, index << 8 | u32::from(KEY)))
@@ -202,7 +209,6 @@ impl Target {
         let access = AccessFlags {
             remote_read: false,
             remote_write: true,
-            remote_atomic: true,
         };
         let (region, stag) = register(regions, &[address], TARGET_LEN, access)?;
         // INVARIANT: No reference was created.
