@@ -16,7 +16,7 @@ rm -rf "$copy"
 mkdir -p "$copy"
 tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --transform='s,.*/\(rtrs\|rnbd\)/,\1/,' --show-transformed-names \
 	"$drivers/infiniband/ulp/rtrs" "$drivers/block/rnbd"
-rmdir -p "$copy/$drivers/infiniband/ulp" "$copy/$drivers/block" 2>/dev/null || true
+rm -rf "${copy:?}/linux-source-$series"
 echo 'obj-y := rtrs/ rnbd/' >"$copy/Kbuild"
 compiler=(CC=x86_64-linux-gnu-gcc-14)
 flags="-I$PWD/$copy/rtrs"

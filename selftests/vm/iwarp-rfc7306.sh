@@ -13,39 +13,45 @@ need_pair
 consumer=/src/build/${KERNEL:+$KERNEL-}consumer/consumer.ko
 [ -e "$consumer" ] || cannot_run "there is $consumer, which selftests/iwarp/consumer.sh builds"
 port=7306
-qps=6 rounds=51 cpu_adds=3001
-all=$((qps * rounds))
-masked=1 lengths=$all
-case $PEER_RDMA in
+qps=6 rounds=51 few=11 cpu_adds=3001 masked=1
 # Whose software has no masks.
-rxe) masked=0 ;;
-# Segments of a Write come in any order, and nobody counts their octets.
-iwarp-sctp) lengths=0 ;;
-esac
+[ "$PEER_RDMA" != rxe ] || masked=0
 
 listen() { on_server "modprobe rdma_cm; insmod $consumer cpu_adds=$cpu_adds $*"; }
-comes_back() { stop_listening && cpu_adds=0 listen "$@"; }
+# comes_back ATOMIC: grants atomic operations if that is 1.
+comes_back() { cpu_adds=0 && stop_listening && listen "atomic=$1"; }
+# Packets are lost, and others come late, in both directions.
+use_over_bad_wire() {
+	local shape="tc qdisc add dev eth0 root netem loss 2% duplicate 1% delay 1ms reorder 10%" status
+	comes_back 1 && $shape && on_server "$shape" || return
+	use qps=$qps rounds=$few masked=$masked
+	status=$?
+	tc qdisc del dev eth0 root && on_server "tc qdisc del dev eth0 root" && return "$status"
+}
 stop_listening() { on_server "rmmod consumer"; }
 # Loads the consumer here, which then unloads: it keeps nothing.
 use() { insmod "$consumer" connect="$SERVER_ADDR" "$@" && rmmod consumer; }
 # What the server's consumer has counted: immediate data, what was wrong, lengths, and four numbers.
 numbers() { on_server "cat /sys/module/consumer/parameters/numbers"; }
 
-# The upper field counts up, the lower one down.
+# expected ROUNDS ADDS: what has come about then. The upper field counts up, the lower one down; the rounds are an odd number.
 expected() {
-	local fields=0 bits=0
+	local fields=0 bits=0 all=$((qps * $1)) lengths
+	lengths=$all
+	# Segments of a Write come in any order, and nobody counts their octets.
+	[ "$PEER_RDMA" != iwarp-sctp ] || lengths=0
 	if [ "$masked" = 1 ]; then
 		fields=$(printf %x $((all << 32 | (0x100000000 - all))))
 		bits=$(printf %x $(((1 << qps) - 1)))
 	fi
-	echo "$all 0 $lengths $((all + cpu_adds)) $fields $all $bits"
+	echo "$all 0 $lengths $((all + $2)) $fields $all $bits"
 }
 come_out() {
 	local left=100
 	# The last immediate data may be on their way.
-	until [ "$(numbers)" = "$(expected)" ]; do
+	until [ "$(numbers)" = "$(expected "$@")" ]; do
 		sleep 0.1
-		((--left)) || { echo "$(numbers), and not $(expected)"; return 1; }
+		((--left)) || { echo "$(numbers), and not $(expected "$@")"; return 1; }
 	done
 }
 # Does nothing, and says so.
@@ -95,8 +101,8 @@ all_ran() { [ "${#results[@]}" -eq "$planned" ]; }
 start_capture
 case $PEER_RDMA in
 rxe) plan 5 ;;
-iwarp-sctp) plan $((9 + ${#results[@]})) ;;
-*) plan $((15 + ${#results[@]})) ;;
+iwarp-sctp) plan $((11 + ${#results[@]})) ;;
+*) plan $((17 + ${#results[@]})) ;;
 esac
 if [ "$PEER_RDMA" != rxe ]; then
 	for result in "${results[@]}"; do
@@ -108,7 +114,7 @@ check "a consumer listens" listen
 # Shows X5.2-3, X5.2.2-3, X6.3-2, X6.4-1, X7-2.
 check "$qps connections use the numbers of the peer at once" use qps=$qps rounds=$rounds masked=$masked
 # Shows X5-1, X5-2.
-check "the sums come out, although that machine adds as well" come_out
+check "the sums come out, although that machine adds as well" come_out $rounds $cpu_adds
 stop_capture
 if [ "$PEER_RDMA" = rxe ]; then
 	check "an atomic operation with a key that there is not fails" fails 3
@@ -116,7 +122,9 @@ else
 	# Shows X5.1-3, X8.2-2.
 	check "an atomic operation at an address that is not aligned fails" fails_with 1 0 2 0x07
 	check "an atomic operation with a key that there is not fails" fails_with 3 0 1 0x00
-	check "the consumer goes and comes, and grants no atomic operations" comes_back atomic=0
+	check "connections use the numbers although packets are lost, doubled and late" use_over_bad_wire
+	check "the sums come out then" come_out $few 0
+	check "the consumer goes and comes, and grants no atomic operations" comes_back 0
 	check "an atomic operation without the right to it fails" fails_with 2 0 1 0x02
 fi
 check "the consumer goes" stop_listening
