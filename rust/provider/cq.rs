@@ -87,11 +87,13 @@ impl Cqe {
 
 /// The completions that the consumer is notified of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Armed {
+pub(crate) enum Armed {
+    /// None.
     No,
     /// If the peer asks for it (RFC 5040, section 5.3), or the request failed.
     // Argues for P5.3-6.
     Solicited,
+    /// The next one.
     NextCompletion,
 }
 
@@ -271,6 +273,25 @@ impl CompletionQueue {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Arms the queue of a consumer in the kernel. Returns how many completions are there. May be
+    /// called in any context.
+    pub(crate) fn arm(&self, wanted: Armed) -> Result<usize> {
+        self.state.with(|state| {
+            let ring = state.private().ok_or(EINVAL)?;
+            if ring.armed != Armed::NextCompletion {
+                ring.armed = wanted;
+            }
+            Ok(ring.len)
+        })
+    }
+
+    /// Says whether the consumer would be notified of a completion that asks for it.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.state
+            .with(|state| state.private().is_some_and(|ring| ring.armed != Armed::No))
     }
 
     /// Adds a completion, and notifies the consumer if the queue is armed. May be called in any
@@ -529,13 +550,8 @@ pub(crate) unsafe extern "C" fn arm(
         _ => Armed::NextCompletion,
     };
     let missed = flags & cbindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
-    queue.state.with(|state| {
-        let Some(ring) = state.private() else {
-            return EINVAL.to_errno();
-        };
-        if ring.armed != Armed::NextCompletion {
-            ring.armed = wanted;
-        }
-        ffi::c_int::from(missed && ring.len > 0)
-    })
+    match queue.arm(wanted) {
+        Ok(left) => ffi::c_int::from(missed && left > 0),
+        Err(error) => error.to_errno(),
+    }
 }

@@ -17,6 +17,7 @@ pub use user::TESTS as USER_TESTS;
 use crate::{
     cm::is_owned_by_consumer_of,
     cq::{
+        Armed,
         CompletionQueue,
         Cqe, //
     },
@@ -540,7 +541,7 @@ fn immediate_data_completes_a_receive() -> Result<bool> {
     };
     let opcode = cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM;
     let mut good = true;
-    for (sges, length) in [(0, 77), (1, 0)] {
+    for (sges, length, solicited) in [(0, 77, false), (1, 0, true)] {
         let mut receive = cbindings::ib_recv_wr::default();
         receive.__bindgen_anon_1.wr_id = 3;
         receive.sg_list = &raw mut memory;
@@ -548,7 +549,10 @@ fn immediate_data_completes_a_receive() -> Result<bool> {
         // SAFETY: It is a chain of one complete request, whose memory is of a region.
         unsafe { queues.post_receive(&receive, null_mut()) }?;
         let request = queues.take_receive().ok_or(EINVAL)?;
-        queues.complete_immediate(request, [1, 2, 3, 4], 77, true);
+        cq.arm(Armed::Solicited)?;
+        queues.complete_immediate(request, [1, 2, 3, 4], 77, solicited);
+        // The consumer was notified, if the peer asked for that.
+        good &= cq.is_armed() != solicited;
         let entry = cq.pop().ok_or(EINVAL)?;
         good &= (entry.id, entry.length, entry.opcode) == (3, length, opcode);
         good &= entry.immediate == Some([1, 2, 3, 4]);
