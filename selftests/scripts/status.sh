@@ -46,6 +46,11 @@ fake nfsconf <<'END'
 [ "$1" = --isset ] || echo y
 END
 
+fake rdma <<'END'
+#!/bin/sh
+[ "$*" = 'resource show ctx' ] && cat "$FAKES/contexts"
+END
+
 # What is installed and loaded: `ours`, `theirs`, or `none` for the second.
 machine() {
 	local file=kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz module
@@ -53,6 +58,7 @@ machine() {
 	export RPCRDMA_ROOT=$work/root
 	mkdir -p "$work/root/sys/module" "$work/root/proc/self" "$work/root/proc/fs/nfsd" "$work/root/dev" "$work/modules/rpcrdma"
 	echo 'SecureBoot disabled' >"$work/secure-boot"
+	: >"$work/contexts"
 	for module in ib_core rdma_cm iw_cm sunrpc; do
 		mkdir "$work/modules/$module"
 		echo "/lib/modules/$release/kernel/$module.ko.xz" >"$work/modules/$module/file"
@@ -95,6 +101,8 @@ claim 'it says which module each kernel has' says "kernel $release has this modu
 claim 'it lists the device with its port and network device' says 'rxe0 port 1: ACTIVE, Ethernet, eth0'
 claim 'it lists the mount over RDMA' says '10.0.0.1:/ on /mnt, vers=4.2, port=20049'
 claim 'but not the one over TCP' eval '! says /tcp'
+claim 'no program uses a device' says 'Programs:
+  none'
 claim 'it lists the listener, once' [ "$(grep -c 'port 20049$' <<<"$said")" -eq 1 ]
 loaded
 claim 'the log has no line when this module is loaded' [ -z "$said" ]
@@ -123,6 +131,10 @@ claim 'another build of iwarp.ko runs than is installed' wrong 'Another build of
 echo DEF >"$work/root/sys/module/iwarp/srcversion"
 status
 claim 'the iwarp.ko that is installed runs: nothing is wrong' fine
+printf '%s\n' 'dev iw0 ctxn 2 pid 4711 comm rping ' 'dev iw0 ctxn 3 pid 4711 comm rping ' >"$work/contexts"
+status
+claim 'it lists a program that uses a device, once' [ "$(grep -c '^  rping, process 4711, on iw0$' <<<"$said")" -eq 1 ]
+claim 'which is no problem' fine
 
 machine ours theirs
 status
