@@ -528,6 +528,12 @@ impl<D: Driver> Operations<D> {
 
     /// `reg_user_mr`.
     ///
+    /// The core finds `pd` by a handle in the file that the process opened, whose context is its
+    /// only one, and the handle of the region is in that file, too: no other context can name
+    /// either. The core keeps the domain as long as its regions, and they go with the context.
+    /// Requests and peers use the region on queue pairs of this domain only ([`Region::access`]).
+    // Argues for T27.
+    ///
     /// # Safety
     ///
     /// For the core only: `pd` is a protection domain of a process that calls, of a device of `D`.

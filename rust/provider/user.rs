@@ -6,7 +6,10 @@
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 //!
 //! A device has these operations if the module's parameter `user` says so. Without them it has no
-//! character device.
+//! character device, and consumers in the kernel use it all the same. The connections are the
+//! kernel's: what firewalls, cgroups and security modules do not see of them is written in
+//! `docs/security.md`, at programs on a device.
+// Argues for T22.
 //!
 //! A process maps a ring for each of its queues ([`mapping`], [`shared`]), and the crate `uabi`
 //! knows what is in it ([`rings`]). A process can write all of a ring at any time, so each access
@@ -101,6 +104,12 @@ impl Quota {
         Ok(Self(Arc::new(AtomicU32::new(0), GFP_KERNEL)?))
     }
 
+    /// Begins with a number of objects, which stay.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn with(objects: u32) -> Result<Self> {
+        Ok(Self(Arc::new(AtomicU32::new(objects), GFP_KERNEL)?))
+    }
+
     /// Counts one more, until the result is dropped. `ENOMEM` if there are too many.
     pub(crate) fn take(&self) -> Result<QuotaShare> {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
@@ -131,6 +140,14 @@ impl Owner {
         let current = current!();
         let task: &Task = current;
         Self(task.into())
+    }
+
+    /// Returns the first process, which does nothing.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn first() -> Self {
+        // SAFETY: The kernel has it as long as it runs, and `Task` is transparent.
+        let first = unsafe { &*(&raw const kernel::bindings::init_task).cast::<Task>() };
+        Self(first.into())
     }
 
     /// Says whether that process calls now.

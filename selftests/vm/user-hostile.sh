@@ -31,6 +31,14 @@ limit=${USER_LIMIT:-60}
 [[ $KERNEL != *debug || -n ${USER_LIMIT:-} ]] || limit=240
 hostile() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" run "$1"; }
 
+# A kernel with fault injection fails the allocation that a process names for its own calls. Nothing else fails: no probability is set.
+for fault in /sys/kernel/debug/fail{slab,_page_alloc}; do
+	[ -d $fault ] || continue
+	echo N >$fault/ignore-gfp-wait
+	echo 0 >$fault/verbose
+done
+[ ! -d /sys/kernel/debug/fail_page_alloc ] || echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
+
 # Prints which objects there are, and whose.
 left() { for kind in qp cq mr pd cm_id ctx; do rdma resource show "$kind"; done; }
 nothing_left() {
@@ -44,13 +52,21 @@ nothing_left() {
 # The device goes while processes use it. They end, as what they wait for does.
 again() { rdma link add $device type "$type" netdev u0; }
 with_traffic() {
-	local round process
+	local round process tries status
 	for round in {1..5}; do
-		DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" traffic >/dev/null 2>&1 &
-		process=$!
+		DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" traffic >/tmp/traffic.log 2>&1 &
+		process=$! tries=200
+		until grep -qx runs /tmp/traffic.log; do
+			((--tries)) || { echo "there is no traffic in round $round"; cat /tmp/traffic.log; return 1; }
+			sleep 0.05
+		done
 		sleep "0.$((RANDOM % 10))"
+		kill -0 $process || { echo "it ended too early in round $round"; cat /tmp/traffic.log; return 1; }
 		timeout 20 "$@" || { echo "in round $round"; return 1; }
-		timeout "$limit" tail --pid=$process -f /dev/null || return
+		status=0
+		wait $process || status=$?
+		# It ends by itself, with what it does next: not when it is killed for its time, or is well without a device.
+		[ $status -eq 1 ] || { echo "it ends with $status in round $round"; cat /tmp/traffic.log; return 1; }
 		again || return
 	done
 }
@@ -70,8 +86,55 @@ outlives() {
 	again
 }
 
-plan $((${#cases[@]} + 5))
+# run_user COMMAND: one of the process's commands that are no cases.
+run_user() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" "$@"; }
+
+# The kernel's own consumers on the device: an NFS client, and the server that it mounts, in this machine.
+serve() { "$scripts/vm/nfs-server" start && mount_nfs 3 "" 10.10.0.1 && kernel_qps | grep -q .; }
+kernel_qps() { rdma resource show qp link $device/1 | grep -v ' pid ' | sed -n 's/.* lqpn \([0-9]*\) .*/\1/p' | grep -vx '[01]'; }
+goes_there_and_back() {
+	dd if=/dev/urandom of=/tmp/random bs=64k count=8 status=none && dd if=/tmp/random of=$mnt/random bs=64k conv=fsync status=none &&
+		cmp /tmp/random /export/random && drop_file $mnt/random && cmp /tmp/random $mnt/random
+}
+not_of_processes() {
+	local numbers before
+	numbers=$(kernel_qps | xargs) before=$(rdma resource show qp)
+	echo "queue pairs of the kernel: $numbers"
+	KERNEL_QPS=$numbers run_user kernel-qps && goes_there_and_back || return
+	# They are the same, so no connection was made anew.
+	[ "$numbers" = "$(kernel_qps | xargs)" ] || { echo "$before"; rdma resource show qp; return 1; }
+}
+# full COMMAND...: runs a command while a process has as many regions as it may.
+full() {
+	local process tries=600 status=0
+	rm -f /tmp/fills /tmp/fills.log
+	mkfifo /tmp/fills || return
+	run_user fills </tmp/fills >/tmp/fills.log 2>&1 &
+	process=$!
+	exec {input}>/tmp/fills
+	until grep -q . /tmp/fills.log; do ((--tries)) || return; sleep 0.1; done
+	[ "$(rdma resource show mr | grep -c "dev $device .* pid ")" -gt 1000 ] || { echo "where are its regions?"; status=1; }
+	"$@" || status=$?
+	exec {input}>&-
+	wait $process || status=$?
+	cat /tmp/fills.log
+	return $status
+}
+register() { umount "$mnt" && mount_nfs 3 "" 10.10.0.1 && goes_there_and_back && hostile regions_are_registered; }
+stop_serving() { umount "$mnt" && "$scripts/vm/nfs-server" stop && comes_true_without_qps; }
+comes_true_without_qps() {
+	local tries=100
+	while kernel_qps | grep -q .; do ((--tries)) || { rdma resource show qp; return 1; }; sleep 0.1; done
+}
+
+plan $((${#cases[@]} + 9))
 for case in "${cases[@]}"; do check "$case" hostile "$case"; done
+check "the kernel has queue pairs on the device" serve
+# Shows T9.
+check "queue pairs of the kernel are not connected by a process" not_of_processes
+# Shows T11.
+check "others register memory while a process has as many regions as it may" full register
+check "the kernel has none any more" stop_serving
 check "nothing of a process is left when it has ended" nothing_left
 # Shows T13.
 check "the device goes while processes use it, and comes back" with_traffic rdma link del $device

@@ -28,7 +28,9 @@ use crate::{
             RequestRing, //
         },
         shared::Shared,
-        Owner, //
+        Owner,
+        Quota,
+        MAX_OBJECTS, //
     },
     wr::{
         Operation,
@@ -98,9 +100,15 @@ pub const TESTS: &[(&str, Test)] = &[
         "memory of a process is accessed by aligned words inside it",
         shared_memory_is_bounded,
     ),
+    // Shows T9.
     (
-        "the process that made an object is the one that calls",
+        "the process that made an object is its owner, and no other one is",
         owner_is_the_caller,
+    ),
+    // Shows T11.
+    (
+        "processes have a limited number of objects, and one that goes makes room for another",
+        objects_are_limited,
     ),
 ];
 
@@ -372,5 +380,16 @@ fn shared_memory_is_bounded() -> Result<bool> {
 }
 
 fn owner_is_the_caller() -> Result<bool> {
-    Ok(Owner::current().is_current())
+    Ok(Owner::current().is_current() && !Owner::first().is_current())
+}
+
+fn objects_are_limited() -> Result<bool> {
+    let quota = Quota::with(MAX_OBJECTS - 1)?;
+    let last = quota.take()?;
+    let refused = || quota.take().is_err_and(|error| error == ENOMEM);
+    // One that is refused takes nothing, and gives nothing back.
+    let full = refused() && refused();
+    drop(last);
+    let again = quota.take();
+    Ok(full && again.is_ok() && refused())
 }

@@ -25,8 +25,10 @@ mod connection;
 mod entry;
 mod kernel;
 mod life;
+mod limits;
 mod mappings;
 mod numbers;
+mod others;
 mod owners;
 mod regions;
 mod rings;
@@ -39,13 +41,14 @@ use std::process::ExitCode;
 use case::Outcome;
 use connection::Device;
 
-const TABLES: [case::Table; 7] = [
+const TABLES: [case::Table; 8] = [
     regions::CASES,
     commands::CASES,
     rings::CASES,
     mappings::CASES,
     owners::CASES,
     life::CASES,
+    limits::CASES,
     transfers::CASES,
 ];
 
@@ -77,7 +80,11 @@ fn main() -> ExitCode {
         ["run", name] => run(name),
         // What cases start.
         ["victim"] => device().and_then(|device| owners::victim(&device)),
+        ["others"] => device().and_then(|device| others::ping_pong(&device)),
         ["traffic"] => device().and_then(|device| life::traffic(&device)),
+        // What the script runs beside a mount.
+        ["kernel-qps"] => device().and_then(|device| owners::kernel(&device)),
+        ["fills"] => device().and_then(|device| limits::fills(&device)),
         _ => Err("usage: user list|run NAME".into()),
     };
     match result {

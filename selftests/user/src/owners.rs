@@ -11,6 +11,7 @@ use std::process::Command;
 use std::process::Stdio;
 
 use crate::case::cases;
+use crate::case::expect;
 use crate::case::refused;
 use crate::case::Outcome;
 use crate::connection::connect;
@@ -107,17 +108,37 @@ fn queue_pair_of_another_process_does_not_accept(device: &Device) -> Outcome {
     works(device)
 }
 
-/// Numbers of queue pairs that the kernel may have, or nobody.
+/// Expects that a queue pair can neither connect nor accept.
+fn is_not_for_this_process(device: &Device, number: u32) -> Outcome {
+    let listener = Listener::new(device)?;
+    let (cm, id) = routed(device, listener.port)?;
+    let connected = cm.connect(id, number);
+    refused("to connect such a queue pair", connected, &ERRNOS)?;
+    let own = Qp::new(&Context::open(&device.name)?, 4)?;
+    let (cm, id) = routed(device, listener.port)?;
+    cm.connect(id, own.raw.number)
+        .map_err(|errno| format!("CONNECT: errno {errno}"))?;
+    let request = listener.request()?;
+    let accepted = listener.cm.accept(request, number);
+    refused("to accept with such a queue pair", accepted, &ERRNOS)
+}
+
 // Shows T9.
 fn queue_pairs_of_nobody_are_not_connected(device: &Device) -> Outcome {
-    let listener = Listener::new(device)?;
-    for number in (0..64).chain([u32::MAX, 1 << 31, 0x00ff_ffff]) {
-        let (cm, id) = routed(device, listener.port)?;
-        refused(
-            "to connect the kernel's queue pair",
-            cm.connect(id, number),
-            &ERRNOS,
-        )?;
+    for number in (0..4).chain([u32::MAX, 1 << 31, 0x00ff_ffff]) {
+        is_not_for_this_process(device, number)?;
+    }
+    works(device)
+}
+
+/// `KERNEL_QPS` has the numbers of queue pairs that consumers in the kernel have on the device now.
+pub fn kernel(device: &Device) -> Outcome {
+    let numbers = env::var("KERNEL_QPS").unwrap_or_default();
+    let numbers: Result<Vec<u32>, _> = numbers.split_whitespace().map(str::parse).collect();
+    let numbers = numbers.map_err(|error| error.to_string())?;
+    expect("the kernel has queue pairs", !numbers.is_empty())?;
+    for number in numbers {
+        is_not_for_this_process(device, number)?;
     }
     works(device)
 }

@@ -31,7 +31,7 @@ use crate::kernel::EPERM;
 use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::WRITE;
-use crate::rings::beside_others;
+use crate::others::beside_others;
 use crate::verbs::Context;
 use crate::verbs::Qp;
 use crate::verbs::FLUSHED;
@@ -44,7 +44,7 @@ use crate::verbs::SUCCESS;
 cases![
     receive_into_a_file_that_is_read_only,
     read_into_a_file_that_is_read_only,
-    write_of_the_peer_into_a_file_that_is_read_only,
+    write_of_the_peer_needs_the_right_of_the_peer,
     receive_into_the_page_of_zeros,
     region_needs_the_rights_of_its_mapping,
     region_of_another_context_is_no_source,
@@ -56,6 +56,9 @@ cases![
     payload_that_changes_while_it_is_sent,
     memory_that_is_source_and_sink,
 ];
+
+/// A right that this device gives to no peer of a process.
+const REMOTE_ATOMIC: u32 = 8;
 
 /// A file that root owns and everybody may read.
 const FILE: &str = "/etc/passwd";
@@ -153,21 +156,31 @@ fn read_into_a_file_that_is_read_only(device: &Device) -> Outcome {
     file.is_unchanged()
 }
 
+/// The peer reads the file by its key, so the key and the address are right. No process can have a
+/// region that the peer may write and that it may not: ib_core refuses it, see
+/// `region_needs_the_rights_of_its_mapping`. So what refuses this Write is that the right of the
+/// peer is missing. That the other right is asked for as well, a test in the kernel shows, which
+/// makes such a region (`rust/provider/selftest/user.rs`).
 // Shows T1.
-fn write_of_the_peer_into_a_file_that_is_read_only(device: &Device) -> Outcome {
+fn write_of_the_peer_needs_the_right_of_the_peer(device: &Device) -> Outcome {
     let (mut client, server) = pair(device, 16)?;
     let file = ReadOnly::new()?;
     let mr = file.register(&server.qp.context)?;
     let source = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
     source.memory.fill(b'!');
-    let write = entry::rdma(
-        9,
-        entry::WRITE,
-        &[source.sge(0, 32)],
-        mr.rkey,
-        file.memory.address(),
-    );
-    client.qp.post(write)?;
+    let access = |id, opcode| {
+        let list = [source.sge(0, 32)];
+        entry::rdma(id, opcode, &list, mr.rkey, file.memory.address())
+    };
+    client.qp.post(access(8, entry::READ))?;
+    let completion = client.qp.cq.wait()?;
+    expect("the file is read", completion.status == SUCCESS)?;
+    expect(
+        "it is that file",
+        file.before.starts_with(&source.memory.octets(0, 32)),
+    )?;
+    source.memory.fill(b'!');
+    client.qp.post(access(9, entry::WRITE))?;
     is_closed(&mut client)?;
     file.is_unchanged()
 }
@@ -211,6 +224,15 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
     // Verbs: who allows the peer to write has to allow itself.
     let remote = context.register(&file.memory, REMOTE_WRITE);
     refused("a region that only the peer may write", remote, &[EINVAL])?;
+    // That is for the rights alone: the memory may be written, and is registered with both.
+    let own =
+        Memory::anonymous(PAGE, READ | WRITE).map_err(|errno| format!("mmap: errno {errno}"))?;
+    for access in [REMOTE_WRITE, REMOTE_WRITE | REMOTE_READ, REMOTE_ATOMIC] {
+        let remote = context.register(&own, access);
+        refused("a region that only the peer may write", remote, &[EINVAL])?;
+    }
+    let both = context.register(&own, LOCAL_WRITE | REMOTE_WRITE);
+    expect("a region that both may write is one", both.is_ok())?;
     let all = context.register(&file.memory, LOCAL_WRITE | REMOTE_WRITE);
     refused("a region that both may write", all, &denied)?;
     // The timer page of the kernel, and what is not mapped at all.
@@ -386,30 +408,40 @@ fn region_of_more_than_there_is(device: &Device) -> Outcome {
     context.buffer(PAGE, LOCAL_WRITE).map(|_| ())
 }
 
+/// A ring is memory of the process, which it may register. What arrives there is what it has then.
 // Shows T20.
 fn region_of_the_own_ring(device: &Device) -> Outcome {
-    let (mut client, mut server) = pair(device, 16)?;
-    let context = server.qp.context.clone();
-    for ring in [
-        server.qp.receive.clone(),
-        server.qp.send.clone(),
-        server.qp.cq.ring.clone(),
-    ] {
-        let Ok(mr) = context.register(&ring, LOCAL_WRITE) else {
-            continue;
-        };
+    for which in 0..3 {
+        let (mut client, mut server) = pair(device, 16)?;
+        let (qp, name) = (&server.qp, ["send", "completion", "receive"][which]);
+        let ring = [&qp.send, &qp.cq.ring, &qp.receive][which].clone();
+        let mr = qp.context.register(&ring, LOCAL_WRITE);
+        let mr = mr.map_err(|errno| format!("REG_MR of the {name} ring: errno {errno}"))?;
+        // The first slot of the Receive Queue has the Receive itself.
+        let at = 256;
         let sge = Sge {
-            address: ring.address(),
+            address: ring.address() + at as u64,
             length: 64,
             lkey: mr.lkey,
         };
         server.qp.post_receive(entry::receive(5, &[sge]));
-        client.qp.post(entry::inline(1, &[0xff; 64])).ok();
-        // What comes of it is this process's own affair.
-        server.qp.cq.wait_for(Duration::from_secs(1));
-        client.qp.cq.wait_for(Duration::from_secs(1));
+        client.qp.post(entry::inline(1, &[0xff; 64]))?;
+        let completion = server.qp.cq.wait()?;
+        expect(
+            &format!("a message is received into the {name} ring"),
+            (completion.id, completion.status) == (5, SUCCESS),
+        )?;
+        // The device takes and clears entries, and so sees these as its own.
+        let arrived = ring.octets(at, 64);
+        let of_message = arrived.iter().filter(|octet| **octet == 0xff).count();
+        expect("it is there", of_message >= 32)?;
+        // What comes of the entries is this process's own affair.
+        for id in 2..40 {
+            client.qp.post(entry::inline(id, &[0xff; 64])).ok();
+            let _ = server.qp.doorbell();
+        }
+        server.qp.cq.wait_for(Duration::from_millis(200));
     }
-    drop((client, server));
     works(device)
 }
 

@@ -15,11 +15,12 @@ use crate::case::Outcome;
 use crate::connection::connect;
 use crate::connection::pair;
 use crate::connection::Device;
-use crate::connection::End;
 use crate::entry;
 use crate::entry::Sge;
 use crate::kernel::PAGE;
 use crate::numbers::Numbers;
+use crate::others::beside_others;
+use crate::others::RACE;
 use crate::regions::works;
 use crate::verbs::Completion;
 use crate::verbs::Context;
@@ -44,9 +45,6 @@ cases![
     completions_that_nobody_takes,
     completions_have_no_other_memory,
 ];
-
-/// How long a case that races does so.
-const RACE: Duration = Duration::from_secs(3);
 
 /// A completion is one of those that the library has in its tables.
 fn is_known(completion: &Completion) -> Outcome {
@@ -223,59 +221,6 @@ fn entries_of_any_octets(device: &Device) -> Outcome {
             }
         }
     }
-    works(device)
-}
-
-/// Sends back and forth until it is told to stop. Returns how long the slowest round took.
-fn ping_pong(mut client: End, mut server: End, stop: &AtomicBool) -> Result<Duration, String> {
-    let mut slowest = Duration::ZERO;
-    let rooms = [
-        Arc::new(client.qp.context.buffer(PAGE, LOCAL_WRITE)?),
-        Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?),
-    ];
-    let mut rounds = 0;
-    while !stop.load(Ordering::Relaxed) || rounds < 10 {
-        let start = Instant::now();
-        client.qp.receive_into(1, &rooms[0], 0, 64);
-        server.qp.receive_into(2, &rooms[1], 0, 64);
-        client.send(3, b"ping")?;
-        let completion = server.qp.cq.wait()?;
-        expect(
-            "ping arrives",
-            (completion.id, completion.status) == (2, SUCCESS),
-        )?;
-        server.send(4, b"pong")?;
-        let completion = client.qp.cq.wait()?;
-        expect(
-            "pong arrives",
-            (completion.id, completion.status) == (1, SUCCESS),
-        )?;
-        client.qp.keeps.clear();
-        server.qp.keeps.clear();
-        slowest = slowest.max(start.elapsed());
-        rounds += 1;
-    }
-    Ok(slowest)
-}
-
-/// Runs `attack` beside two queue pairs of others, which go on. It ends when `stop` is set.
-pub fn beside_others(device: &Device, attack: impl Fn(&AtomicBool) -> Outcome + Sync) -> Outcome {
-    let (client, server) = pair(device, 4)?;
-    let stop = AtomicBool::new(false);
-    let slowest = thread::scope(|scope| {
-        let attacker = scope.spawn(|| attack(&stop));
-        let others = scope.spawn(|| ping_pong(client, server, &stop));
-        thread::sleep(RACE);
-        stop.store(true, Ordering::Relaxed);
-        let slowest = others.join().map_err(|_| "ping pong panics")?;
-        attacker.join().map_err(|_| "the attack panics")??;
-        slowest
-    })?;
-    println!("the slowest round of others took {slowest:?}");
-    expect(
-        "others have their turn within 10 s",
-        slowest < Duration::from_secs(10),
-    )?;
     works(device)
 }
 

@@ -32,6 +32,7 @@ cases![
     unsignalled_requests_are_sent,
     events_are_not_lost,
     events_come_once,
+    events_that_nobody_reads_are_as_many_as_were_asked_for,
 ];
 
 /// The end that accepts sends first, from queues that are as small as what it sends.
@@ -251,4 +252,39 @@ fn events_come_once(device: &Device) -> Outcome {
         "and no other",
         event(&channel, Duration::from_millis(300)).is_none(),
     )
+}
+
+// Shows T15.
+fn events_that_nobody_reads_are_as_many_as_were_asked_for(device: &Device) -> Outcome {
+    const ASKED: u64 = 200;
+    let context = Context::open(&device.name)?;
+    let channel = context
+        .uverbs
+        .create_channel()
+        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
+    let cq = Cq::with_channel(&context, 64, Some(&channel))?;
+    let client = Qp::with_cq(&context, 16, cq)?;
+    let (mut client, mut server) = connect(device, client, Qp::new(&context, 16)?)?;
+    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    for id in 0..ASKED {
+        // One that asks again before there is a completion has asked once.
+        for _ in 0..5 {
+            client.qp.cq.arm(false);
+        }
+        for _ in 0..2 {
+            server.qp.receive_into(id, &room, 0, 64);
+            client.qp.post(entry::inline(id, b"event"))?;
+            client.qp.cq.wait()?;
+            server.qp.cq.wait()?;
+        }
+        server.qp.keeps.clear();
+    }
+    let mut events = 0;
+    while event(&channel, Duration::from_millis(300)).is_some() {
+        events += 1;
+    }
+    match events == ASKED {
+        true => Ok(()),
+        false => Err(format!("{events} events instead of {ASKED}")),
+    }
 }

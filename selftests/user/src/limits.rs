@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a process allocates: it ends with `ENOMEM`, and others have what they need.
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::case::cases;
+use crate::case::expect;
+use crate::case::Outcome;
+use crate::connection::Device;
+use crate::kernel::Errno;
+use crate::kernel::Memory;
+use crate::kernel::ENOMEM;
+use crate::kernel::PAGE;
+use crate::kernel::READ;
+use crate::kernel::WRITE;
+use crate::regions::works;
+use crate::verbs::Context;
+use crate::verbs::LOCAL_WRITE;
+
+cases![calls_end_with_enomem, regions_are_registered];
+
+/// Which allocation of this thread fails, counted from now.
+const FAIL_NTH: &str = "/proc/thread-self/fail-nth";
+/// More regions than a process may lock pages.
+const MANY: usize = 1 << 16;
+
+/// Registers a page again and again until that fails, and returns the handles with the reason.
+fn fill(context: &Context, page: &Memory) -> (Vec<u32>, Errno) {
+    let mut handles = Vec::new();
+    while handles.len() < MANY {
+        match context.register(page, LOCAL_WRITE) {
+            Ok(mr) => handles.push(mr.handle),
+            Err(errno) => return (handles, errno),
+        }
+    }
+    (handles, 0)
+}
+
+/// Has as many regions as it may, says so, and keeps them until there is input. What it gives back
+/// it can have again.
+pub fn fills(device: &Device) -> Outcome {
+    let context = Context::open(&device.name)?;
+    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
+    let (handles, errno) = fill(&context, &page);
+    let ends = format!("{} regions end with errno {errno}", handles.len());
+    expect(&ends, errno == ENOMEM && handles.len() > 100)?;
+    println!("{ends}");
+    let _ = std::io::stdin().read(&mut [0]);
+    let dereg = |handle| {
+        let done = context.uverbs.dereg_mr(handle);
+        done.map_err(|errno| format!("DEREG_MR: errno {errno}"))
+    };
+    handles.iter().try_for_each(|handle| dereg(*handle))?;
+    let (again, errno) = fill(&context, &page);
+    expect(
+        &format!("{} regions the second time, {errno}", again.len()),
+        again.len() == handles.len() && errno == ENOMEM,
+    )
+}
+
+/// Makes a call while the kernel fails the allocation of this number that this thread asks for.
+/// `None` if it asked for fewer.
+fn with_failure<T>(number: u32, call: impl FnOnce() -> T) -> io::Result<Option<T>> {
+    let mut options = File::options();
+    let file = options.read(true).write(true).open(FAIL_NTH)?;
+    let number = number.to_string();
+    let mut left = [0; 16];
+    // Nothing else between these two asks the kernel for memory.
+    file.write_at(number.as_bytes(), 0)?;
+    let result = call();
+    let len = file.read_at(&mut left, 0)?;
+    file.write_at(b"0", 0)?;
+    Ok((left[..len].trim_ascii() == b"0").then_some(result))
+}
+
+/// Fails each allocation of a call in turn, until there are no more. `undo` has what was made.
+fn each_fails<T>(
+    what: &str,
+    call: impl Fn() -> Result<T, Errno>,
+    undo: impl Fn(T) -> Result<(), Errno>,
+) -> Outcome {
+    let mut failed = 0;
+    for number in 1..500 {
+        let result = with_failure(number, &call);
+        let result = result.map_err(|error| format!("{FAIL_NTH}: {error}"))?;
+        match result {
+            None => {
+                println!("{what}: {failed} of {number} allocations failed it");
+                return expect(&format!("{what} needs memory"), failed > 0);
+            }
+            Some(Err(ENOMEM)) => failed += 1,
+            Some(Err(errno)) => return Err(format!("{what}, {number}: errno {errno}")),
+            // There was another way.
+            Some(Ok(made)) => undo(made).map_err(|errno| format!("no {what}: errno {errno}"))?,
+        }
+    }
+    Err(format!("{what} asks for memory for ever"))
+}
+
+/// Kernels without fault injection cannot show it. UML has no cgroups, so who is charged is not seen.
+// Shows T10.
+fn calls_end_with_enomem(device: &Device) -> Outcome {
+    if !fs::exists(FAIL_NTH).unwrap_or(false) {
+        println!("this kernel fails no allocations");
+        return Ok(());
+    }
+    let context = Context::open(&device.name)?;
+    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
+    page.fill(0);
+    let uverbs = &context.uverbs;
+    each_fails(
+        "REG_MR",
+        || context.register(&page, LOCAL_WRITE),
+        |mr| uverbs.dereg_mr(mr.handle),
+    )?;
+    each_fails(
+        "CREATE_CQ",
+        || uverbs.create_cq(16, None),
+        |cq| uverbs.destroy_cq(cq.handle),
+    )?;
+    let cq = uverbs
+        .create_cq(16, None)
+        .map_err(|errno| format!("CREATE_CQ: errno {errno}"))?;
+    each_fails(
+        "CREATE_QP",
+        || uverbs.create_qp(context.pd, cq.handle, 8, 8),
+        |qp| uverbs.destroy_qp(qp.handle),
+    )?;
+    works(device)
+}
+
+/// As many as a program may want, in a time that it can bear: while another process has all that it
+/// may, too.
+fn regions_are_registered(device: &Device) -> Outcome {
+    const WANTED: usize = 500;
+    let context = Context::open(&device.name)?;
+    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
+    let start = Instant::now();
+    for _ in 0..WANTED {
+        let mr = context.register(&page, LOCAL_WRITE);
+        mr.map_err(|errno| format!("REG_MR: errno {errno}"))?;
+    }
+    let took = start.elapsed();
+    println!("{WANTED} regions took {took:?}");
+    expect("registration is not slow", took < Duration::from_secs(5))?;
+    works(device)
+}

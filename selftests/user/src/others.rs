@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Another process, which uses the device while a case does what it may not.
+
+use std::env;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Read;
+use std::io::Write;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::case::expect;
+use crate::case::Outcome;
+use crate::connection::pair;
+use crate::connection::Device;
+use crate::kernel::PAGE;
+use crate::regions::works;
+use crate::verbs::LOCAL_WRITE;
+use crate::verbs::SUCCESS;
+
+/// How long a case that races does so.
+pub const RACE: Duration = Duration::from_secs(3);
+/// How long the pace of others is measured before.
+const BEFORE: Duration = Duration::from_millis(500);
+/// What others keep of their pace at least: an attack with dozens of threads has most of the CPUs,
+/// as any program with so many threads has.
+const PART: f64 = 0.05;
+
+/// What runs in the other process: it sends back and forth, and says so after each round, until its
+/// input ends.
+pub fn ping_pong(device: &Device) -> Outcome {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = std::io::stdin().read(&mut [0]);
+            stop.store(true, Ordering::Relaxed);
+        });
+        let result = rounds(device, &stop);
+        if let Err(error) = &result {
+            // The thread waits for the end of the input.
+            println!("{error}");
+        }
+        result
+    })
+}
+
+fn rounds(device: &Device, stop: &AtomicBool) -> Outcome {
+    let (mut client, mut server) = pair(device, 4)?;
+    let rooms = [
+        Arc::new(client.qp.context.buffer(PAGE, LOCAL_WRITE)?),
+        Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?),
+    ];
+    while !stop.load(Ordering::Relaxed) {
+        client.qp.receive_into(1, &rooms[0], 0, 64);
+        server.qp.receive_into(2, &rooms[1], 0, 64);
+        client.send(3, b"ping")?;
+        let completion = server.qp.cq.wait()?;
+        expect(
+            "ping arrives",
+            (completion.id, completion.status) == (2, SUCCESS),
+        )?;
+        server.send(4, b"pong")?;
+        let completion = client.qp.cq.wait()?;
+        expect(
+            "pong arrives",
+            (completion.id, completion.status) == (1, SUCCESS),
+        )?;
+        client.qp.keeps.clear();
+        server.qp.keeps.clear();
+        println!();
+        std::io::stdout()
+            .flush()
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// That process, with the times at which its rounds ended.
+struct Others {
+    process: Child,
+    rounds: mpsc::Receiver<Result<Instant, String>>,
+}
+
+impl Others {
+    fn new() -> Result<Self, String> {
+        let program = env::current_exe().map_err(|error| error.to_string())?;
+        let mut process = Command::new(program)
+            .arg("others")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let (sender, rounds) = mpsc::channel();
+        let output = process.stdout.take().ok_or("no output")?;
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let round = match line.is_empty() {
+                    true => Ok(Instant::now()),
+                    false => Err(line),
+                };
+                if sender.send(round).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { process, rounds })
+    }
+
+    /// Returns how many rounds ended since the last call.
+    fn count(&self) -> Result<u32, String> {
+        let mut count = 0;
+        for round in self.rounds.try_iter() {
+            round.map_err(|error| format!("others: {error}"))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Waits for a round.
+    fn round(&self) -> Result<Instant, String> {
+        let round = self.rounds.recv_timeout(Duration::from_secs(60));
+        round
+            .map_err(|_| "others do nothing".to_owned())?
+            .map_err(|error| format!("others: {error}"))
+    }
+
+    /// Ends the process, which must have succeeded.
+    fn end(mut self) -> Outcome {
+        drop(self.process.stdin.take());
+        let status = self.process.wait().map_err(|error| error.to_string())?;
+        self.count()?;
+        expect("others have no fault", status.success())
+    }
+}
+
+/// Runs `attack` beside the other process, which goes on meanwhile. It ends when `stop` is set.
+pub fn beside_others(device: &Device, attack: impl Fn(&AtomicBool) -> Outcome + Sync) -> Outcome {
+    let others = Others::new()?;
+    others.round()?;
+    thread::sleep(BEFORE);
+    let pace = f64::from(others.count()?) / BEFORE.as_secs_f64();
+    expect("others have a pace", pace > 0.0)?;
+    let stop = AtomicBool::new(false);
+    let rounds = thread::scope(|scope| {
+        let attacker = scope.spawn(|| attack(&stop));
+        // It begins.
+        thread::sleep(RACE / 10);
+        let before = others.count();
+        thread::sleep(RACE);
+        let during = others.count();
+        let ended = attacker.is_finished();
+        stop.store(true, Ordering::Relaxed);
+        attacker.join().map_err(|_| "the attack panics")??;
+        before?;
+        expect("the attack goes on all the time", !ended)?;
+        during
+    })?;
+    let during = f64::from(rounds) / RACE.as_secs_f64();
+    let paces = format!(
+        "others had {pace:.0} rounds in a second before, and {during:.0} during the attack"
+    );
+    println!("{paces}");
+    expect(&paces, during >= (pace * PART).max(1.0))?;
+    others.end()?;
+    works(device)
+}
