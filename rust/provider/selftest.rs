@@ -93,6 +93,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "memory that is mapped before an earlier registration had its turn is not registered",
         mapping_before_its_turn_is_not_registered,
     ),
+    // Shows T9.
     (
         "a connection is of the queue pair that its consumer has made, whatever number is said",
         queue_pair_is_the_consumers,

@@ -33,9 +33,9 @@ hostile() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" 
 
 # A kernel with fault injection fails the allocation that a process names for its own calls. Nothing else fails: no probability is set.
 for fault in /sys/kernel/debug/fail{slab,_page_alloc}; do
-	[ -d $fault ] || continue
-	echo N >$fault/ignore-gfp-wait
-	echo 0 >$fault/verbose
+	[ -d "$fault" ] || continue
+	echo N >"$fault"/ignore-gfp-wait
+	echo 0 >"$fault"/verbose
 done
 [ ! -d /sys/kernel/debug/fail_page_alloc ] || echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
 
@@ -90,7 +90,7 @@ outlives() {
 run_user() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" "$@"; }
 
 # The kernel's own consumers on the device: an NFS client, and the server that it mounts, in this machine.
-serve() { "$scripts/vm/nfs-server" start && mount_nfs 3 "" 10.10.0.1 && kernel_qps | grep -q .; }
+serve() { "$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && mount_nfs 3 "" 10.10.0.1 && kernel_qps | grep -q .; }
 kernel_qps() { rdma resource show qp link $device/1 | grep -v ' pid ' | sed -n 's/.* lqpn \([0-9]*\) .*/\1/p' | grep -vx '[01]'; }
 goes_there_and_back() {
 	dd if=/dev/urandom of=/tmp/random bs=64k count=8 status=none && dd if=/tmp/random of=$mnt/random bs=64k conv=fsync status=none &&
@@ -121,8 +121,8 @@ full() {
 	return $status
 }
 register() { umount "$mnt" && mount_nfs 3 "" 10.10.0.1 && goes_there_and_back && hostile regions_are_registered; }
-stop_serving() { umount "$mnt" && "$scripts/vm/nfs-server" stop && comes_true_without_qps; }
-comes_true_without_qps() {
+stop_serving() { umount "$mnt" && "$scripts/vm/nfs-server" stop && qps_go; }
+qps_go() {
 	local tries=100
 	while kernel_qps | grep -q .; do ((--tries)) || { rdma resource show qp; return 1; }; sleep 0.1; done
 }
