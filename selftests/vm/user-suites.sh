@@ -8,9 +8,6 @@
 need_user_verbs
 need_suites
 
-# perftest PROGRAM [OPTION...]
-perftest() { between server 18515 "$1 -R -F ${*:2}" "$1 -R -F ${*:2} $SERVER_ADDR"; }
-qperf() { served 19765 qperf "qperf -cm 1 -t 2 $SERVER_ADDR $1"; }
 # fio VERB DEPTH
 rdma_fio() {
 	local common="--name=rdma --ioengine=rdma --port=7470 --bs=64k --size=32M --iodepth=$2"

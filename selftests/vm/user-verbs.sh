@@ -74,9 +74,6 @@ waits_for_stopped() {
 	return "$status"
 }
 
-# perftest PROGRAM [OPTION...]
-perftest() { between server 18515 "$1 -R -F -n $rounds ${*:2}" "$1 -R -F -n $rounds ${*:2} $SERVER_ADDR"; }
-
 plan 26
 check "ibv_devinfo: the transport is iWARP" shows 'transport:.*iWARP'
 check "ibv_devinfo: the port is active" shows 'state:.*PORT_ACTIVE'
@@ -95,11 +92,11 @@ check "ucmatose" between server 7471 "ucmatose -b $SERVER_ADDR -c 10 -C 10 -S 40
 check "a process that is stopped makes only its peer wait" waits_for_stopped
 check "rdma resource show has the owner's name, and a killed process is missed" has_owner
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
-	check "$program" perftest "$program" -s 65536
+	check "$program" perftest "$program" -n "$rounds" -s 65536
 done
-check "ib_send_lat, data in the queue entry" perftest ib_send_lat -s 16 -I 64
-check "ib_send_bw, four queue pairs" perftest ib_send_bw -s 4096 -q 4
-check "ib_write_bw, both ways" perftest ib_write_bw -s 65536 -b
+check "ib_send_lat, data in the queue entry" perftest ib_send_lat -n "$rounds" -s 16 -I 64
+check "ib_send_bw, four queue pairs" perftest ib_send_bw -n "$rounds" -s 4096 -q 4
+check "ib_write_bw, both ways" perftest ib_write_bw -n "$rounds" -s 65536 -b
 check "NFS over the device meanwhile" serves meanwhile mount_nfs 3
 check "nothing of a process is left when it has ended" nothing_left
 finish
