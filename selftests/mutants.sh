@@ -23,9 +23,10 @@ proto)
 	;;
 rdmap)
 	skip=(planted oracle)
-	# Fields of a header stand beside each other: no bit is set on both sides of the operators left out.
-	same=(--exclude-re 'replace \| with \^ in (Enhanced|Header|Terminate|Frame<.a>)::emit$')
-	export SCHEDULES=100
+	# Fields of a header stand beside each other, and so do the two parts of a number that a mask divides: no bit is set on both sides
+	# of the operators left out.
+	same=(--exclude-re 'replace \| with \^ in ((Enhanced|Header|Terminate|Frame<.a>)::emit|Atomic::apply)$')
+	export SCHEDULES=200
 	;;
 uabi)
 	skip=()
