@@ -261,6 +261,19 @@ impl<O: Order> Receiver<'_, '_, O> {
         })
     }
 
+    /// Returns the Receive of a message that is delivered, unless that was refused: then the
+    /// message had no octets, which would have found out, and the stream fails.
+    fn take_receive(&mut self, receive: u64) -> Result<Option<KBox<ReceiveRequest>>> {
+        let request = self.receives.take(receive).ok_or(EINVAL)?;
+        let Some(status) = request.refused() else {
+            return Ok(Some(request));
+        };
+        self.queues
+            .complete_receive(request, status, 0, false, None);
+        self.tx.fail(Fault::LOCAL);
+        Ok(None)
+    }
+
     /// Delivers messages that are complete and in order.
     pub(crate) fn deliver(&mut self) -> Result<Handled> {
         loop {
@@ -272,14 +285,9 @@ impl<O: Order> Receiver<'_, '_, O> {
                     solicited,
                     invalidated,
                 })) => {
-                    let request = self.receives.take(receive).ok_or(EINVAL)?;
-                    if let Some(status) = request.refused() {
-                        // The message has no octets, and so needed no memory.
-                        self.queues
-                            .complete_receive(request, status, 0, false, None);
-                        self.tx.fail(Fault::LOCAL);
+                    let Some(request) = self.take_receive(receive)? else {
                         return Ok(Handled::Done);
-                    }
+                    };
                     let invalidated = invalidated.map(|stag| stag.0);
                     self.queues.complete_receive(
                         request,
@@ -295,13 +303,9 @@ impl<O: Order> Receiver<'_, '_, O> {
                     written,
                     solicited,
                 })) => {
-                    let request = self.receives.take(receive).ok_or(EINVAL)?;
-                    if let Some(status) = request.refused() {
-                        self.queues
-                            .complete_receive(request, status, 0, false, None);
-                        self.tx.fail(Fault::LOCAL);
+                    let Some(request) = self.take_receive(receive)? else {
                         return Ok(Handled::Done);
-                    }
+                    };
                     self.queues
                         .complete_immediate(request, [a, b, c, d], written, solicited);
                 }

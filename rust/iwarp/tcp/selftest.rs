@@ -72,6 +72,8 @@ use rdmap::{
 };
 use socket::{
     ConnState,
+    Frame,
+    Frames,
     Listener,
     Next,
     SendBuf,
@@ -152,6 +154,19 @@ const SEGMENT_LEN: usize = 70;
 const READ_LEN: usize = 0x40000;
 const READ_PAGES: usize = 64;
 
+/// Returns the next FPDU that arrived, if it is there whole.
+fn next_fpdu<'f, 's>(frames: &'f mut Frames<'s>) -> Result<Option<Frame<'f, 's>>> {
+    let length = |head: &[u8]| -> Result<usize> {
+        let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+        Ok(layout.wire_len())
+    };
+    match frames.next(LENGTH_LEN, length)? {
+        Next::Whole(frame) => Ok(Some(frame)),
+        Next::End { .. } => Err(EPIPE),
+        _ => Ok(None),
+    }
+}
+
 /// A stream, its consumer, and its peer.
 struct Bench {
     shared: Arc<DeviceState>,
@@ -230,14 +245,8 @@ impl Bench {
     /// Returns the error of the Terminate, if that is the next FPDU that the peer receives.
     fn received_terminate(&mut self) -> Result<Option<Code>> {
         self.peer.receive(|frames| {
-            let length = |head: &[u8]| -> Result<usize> {
-                let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
-                Ok(layout.wire_len())
-            };
-            let frame = match frames.next(LENGTH_LEN, length)? {
-                Next::Whole(frame) => frame,
-                Next::End { .. } => return Err(EPIPE),
-                _ => return Ok(None),
+            let Some(frame) = next_fpdu(frames)? else {
+                return Ok(None);
             };
             let mut word = [0; 4];
             frame.copy_to_slice(LENGTH_LEN + Header::UNTAGGED_LEN, &mut word)?;
@@ -249,14 +258,8 @@ impl Bench {
     /// Returns the next segment that the peer receives, with zeros behind it, and its length.
     fn received_segment(&mut self) -> Result<Option<([u8; SEGMENT_LEN], usize)>> {
         self.peer.receive(|frames| {
-            let length = |head: &[u8]| -> Result<usize> {
-                let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
-                Ok(layout.wire_len())
-            };
-            let frame = match frames.next(LENGTH_LEN, length)? {
-                Next::Whole(frame) => frame,
-                Next::End { .. } => return Err(EPIPE),
-                _ => return Ok(None),
+            let Some(frame) = next_fpdu(frames)? else {
+                return Ok(None);
             };
             let mut head = [0; LENGTH_LEN];
             frame.copy_to_slice(0, &mut head)?;

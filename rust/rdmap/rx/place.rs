@@ -252,18 +252,28 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         }
         let request = ReadRequest::parse(payload).ok_or_else(|| fault(Violation::Truncated))?;
         // From here on the Terminate includes the request.
-        let fault = |violation| fault(violation).with_read(request);
-        let number = number_of(msn, self.inbound.first()).map_err(fault)?;
+        self.take_request(segment, msn, seq, Wanted::Read(request))
+            .map_err(|violation| fault(violation).with_read(request))
+    }
+
+    /// Takes a request of the peer that is to be answered, unless it is beyond IRD.
+    fn take_request(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        seq: Seq,
+        wanted: Wanted,
+    ) -> Result<Placement, Violation> {
+        let number = number_of(msn, self.inbound.first())?;
         // A request beyond IRD finds no slot.
-        let slot = self.inbound.get_mut(number);
-        let slot = slot.ok_or_else(|| fault(Violation::NoBuffer))?;
+        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
         // The slot is occupied until the request is answered.
         if slot.0.is_some() {
-            return Err(fault(Violation::MessageNumber));
+            return Err(Violation::MessageNumber);
         }
         let answer = InboundRequest {
             number,
-            wanted: Wanted::Read(request),
+            wanted,
             offending: segment.offending,
         };
         slot.0 = Some((seq, answer));
@@ -281,18 +291,7 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
     ) -> Result<Placement, Violation> {
         let seq = segment.only(offset)?;
         let request = AtomicRequest::parse(payload, segment.length)?;
-        let number = number_of(msn, self.inbound.first())?;
-        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
-        if slot.0.is_some() {
-            return Err(Violation::MessageNumber);
-        }
-        let answer = InboundRequest {
-            number,
-            wanted: Wanted::Atomic(request),
-            offending: segment.offending,
-        };
-        slot.0 = Some((seq, answer));
-        Ok(Placement::Nothing)
+        self.take_request(segment, msn, seq, Wanted::Atomic(request))
     }
 
     /// Takes an Atomic Response. Its number finds the request, among the atomic ones.
