@@ -7,7 +7,7 @@
 //! Bytes, numbers and states go in; views, plans and actions come out. There is no clock, no lock,
 //! no allocation and no kernel interface in this crate, so host tests and fuzzers reach all of it.
 //!
-//! What the crate promises:
+//! Guarantees of this crate:
 //!
 //! - No panic, whatever the peer sends and whatever the caller passes.
 //! - Decoders borrow. They never read outside the bytes given, and hold nothing back.

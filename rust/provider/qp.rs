@@ -117,7 +117,7 @@ struct QpData<Q> {
     user: Option<UserData>,
 }
 
-/// What a queue pair of a process has besides.
+/// The part of a queue pair that only those of processes have.
 struct UserData {
     owner: Owner,
     // The rings for sends and receives, until the queue pair is destroyed.

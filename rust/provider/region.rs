@@ -74,7 +74,7 @@ pub struct AccessFlags {
     pub remote_write: bool,
 }
 
-/// What this end does with registered memory.
+/// The access of this end to registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads it, to send it.

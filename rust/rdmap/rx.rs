@@ -232,13 +232,13 @@ pub trait Slots {
 pub struct InboundRequest {
     /// The number of the request; the first that the peer sent has 0.
     pub number: u64,
-    /// What it asks for.
+    /// The octets or the operation that it asks for.
     pub wanted: Wanted,
     /// Its segment, in case the request fails later.
     pub offending: Option<OffendingSegment>,
 }
 
-/// What a request of the peer asks for.
+/// The octets or the operation that a request of the peer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Octets: a Read Request.

@@ -15,7 +15,7 @@
 //! The device writes an entry whose flags are 0, and the process sets them to 0 again. The library
 //! looks opcode and status up in tables, without a check.
 
-/// What a completion is of. The numbers are those of Send Queue entries, too.
+/// The operation that a completion is of. The numbers are those of Send Queue entries, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// RDMA Write.
@@ -110,7 +110,7 @@ impl Status {
 pub struct Cqe {
     /// The id of the request.
     pub id: u64,
-    /// What it is of.
+    /// The operation of the request.
     pub opcode: Opcode,
     /// Its status.
     pub status: Status,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a process and this device say to each other in shared memory, without the memory.
+//! The layout of the memory that a process shares with the device, without the memory.
 //!
 //! The layouts are those of [`include/uapi/rdma/siw-abi.h`](srctree/include/uapi/rdma/siw-abi.h),
 //! version 1, so that the library that distributions ship for siw can use this device. A process

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the device answers when an object is created, behind the answer of the core.
+//! The device's part of the responses to the commands that create objects.
 //!
 //! A process asks for nothing here. The library sends a key for each memory region, which is always
 //! 0 and is ignored: keys are chosen at random.

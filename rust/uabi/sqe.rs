@@ -33,7 +33,7 @@ pub struct Sqe {
     /// The opcode for the completion. That of a Send if the entry has none that a process may use:
     /// such a request fails, and its completion's opcode has no meaning.
     pub opcode: Opcode,
-    /// What is to be done.
+    /// The operation, or the reason why there is none.
     pub operation: Result<Operation, Refusal>,
 }
 

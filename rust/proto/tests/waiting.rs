@@ -65,7 +65,7 @@ impl Queues for Model {
 type Waiter = work_queue::Waiter<Model>;
 type WorkQueue = work_queue::WorkQueue<Model>;
 
-/// What is posted.
+/// A batch of work requests that was posted.
 enum Posted {
     Reads(Call),
     Reply(Call),
@@ -138,7 +138,7 @@ struct Server {
     space_seq: usize,
     pages_seq: usize,
 
-    /// What should be in the queues.
+    /// The calls that should be in the queues.
     received: Expected,
     read_done: Expected,
     for_buffers: Expected,

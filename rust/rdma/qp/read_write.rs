@@ -214,7 +214,8 @@ impl<H: ReadHandler> QueuePair<H> {
 pub struct NotPosted<C> {
     /// The reason.
     pub error: Error,
-    /// What was to come back when it had completed, if none of its requests may have been posted.
+    /// The context, if none of its requests may have been posted. Otherwise the posted requests
+    /// have it until they complete.
     pub context: Option<C>,
 }
 

@@ -42,7 +42,7 @@ fn parse(kind: Kind, octets: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     Some((frame, &octets[length..]))
 }
 
-/// What both ends use is what both can.
+/// Checks that both ends use the features that both have.
 fn check(offer: Offer, peer: &Frame<'_>, stream: StreamParams) {
     assert_eq!(stream.crc, offer.crc || peer.crc);
     assert_eq!(stream.send_markers, peer.markers);

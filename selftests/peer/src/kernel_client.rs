@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What the client does below the mount point, and what it returns.
+/// The work of the client below the mount point, which returns what is to be compared.
 pub type Workload = fn(&Path) -> io::Result<Vec<u8>>;
 
 /// How long the client may take for anything.

@@ -28,7 +28,7 @@ cases![
     rings_have_a_limit,
 ];
 
-/// What the local DMA key is for the kernel's own consumers: all memory.
+/// The local DMA key, which stands for all memory if a consumer in the kernel names it.
 const LOCAL_DMA_LKEY: u32 = 0x5d;
 /// Where the memory of the kernel may be, on this and other machines.
 const KERNEL: [u64; 4] = [

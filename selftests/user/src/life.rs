@@ -105,8 +105,8 @@ fn objects_go_in_any_order(device: &Device) -> Outcome {
     works(device)
 }
 
-/// What runs in a process that is killed, or whose device goes. It says so as soon as requests were
-/// carried out.
+/// Keeps requests under way, in a process that is killed or whose device goes. Prints a line as
+/// soon as requests were carried out.
 pub fn traffic(device: &Device) -> Outcome {
     for connection in 0.. {
         let mut traffic = Traffic::new(device)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a process allocates: it ends with `ENOMEM`, and others have what they need.
+//! Limits of what a process allocates: it ends with `ENOMEM`, and others have what they need.
 
 use std::fs::File;
 use std::io;

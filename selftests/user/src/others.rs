@@ -31,12 +31,12 @@ use crate::verbs::SUCCESS;
 pub const RACE: Duration = Duration::from_secs(3);
 /// How long the pace of others is measured before.
 const BEFORE: Duration = Duration::from_millis(500);
-/// What others keep of their pace at least: an attack with dozens of threads has most of the CPUs,
+/// The part of their pace that others keep at least: an attack with dozens of threads has most of the CPUs,
 /// as any program with so many threads has.
 const PART: f64 = 0.05;
 
-/// What runs in the other process: it sends back and forth, and says so after each round, until its
-/// input ends.
+/// Sends back and forth, in the other process, and prints a line after each round, until its input
+/// ends.
 pub fn ping_pong(device: &Device) -> Outcome {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

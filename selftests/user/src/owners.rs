@@ -71,7 +71,7 @@ impl Drop for Victim {
     }
 }
 
-/// What runs in that process: it makes a queue pair, prints its number, and waits.
+/// Makes a queue pair, in that process, prints its number, and waits.
 pub fn victim(device: &Device) -> Outcome {
     let qp = Qp::new(&Context::open(&device.name)?, 4)?;
     println!("{}", qp.raw.number);

@@ -108,7 +108,7 @@ fn wrong(buffer: Sge) -> Vec<([u64; 15], u16)> {
     all
 }
 
-/// What was posted before a refused request succeeds, and what was posted behind it is flushed.
+/// Requests that were posted before a refused one succeed, and those behind it are flushed.
 fn refused_requests_complete_in_their_turn(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
     let buffer = context.buffer(PAGE, LOCAL_WRITE)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What correct programs rely on: who may send first, Writes with nothing behind them, events.
+//! Behaviour that correct programs rely on: who may send first, Writes with nothing behind them, events.
 
 use std::fs::File;
 use std::io::Read;

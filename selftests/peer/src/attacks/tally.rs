@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an attack says of itself.
+//! The report of an attack on itself.
 
 use std::fmt::Display;
 use std::fmt::Formatter;
 use std::io::Write;
 
-/// What became of the connections, or of the requests for them.
+/// The outcome of the connections, or of the requests for them.
 #[derive(Clone, Default)]
 pub struct Tally {
     pub made: usize,

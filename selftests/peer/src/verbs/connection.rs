@@ -119,7 +119,7 @@ pub struct Message {
 /// A completed work request: its number and its status.
 type Completed = (u64, u32);
 
-/// What the completion queue and the connection manager have reported, and what was posted.
+/// The events of the completion queue and of the connection manager, and the posted requests.
 struct State {
     messages: VecDeque<Message>,
     /// How many have arrived.
