@@ -56,7 +56,7 @@ TESTS = {
 }
 # The kselftests that run the cases of other files.
 RUN_BY = {"iwpeer/hostile.py": "vm/iwarp-hostile.sh", "iwpeer/hostile_rfc7306.py": "vm/iwarp-rfc7306.sh",
-          "iwpeer/hostile_sctp.py": "vm/iwarp-sctp.sh"}
+          "iwpeer/hostile_sctp.py": "vm/iwarp-sctp.sh", "iwpeer/hostile_sctp_answers.py": "vm/iwarp-sctp.sh"}
 
 
 class Row:

@@ -22,6 +22,7 @@ import time
 import mpa
 import segment
 from association import CALL
+from cases import Cases
 from wire import WireError
 
 PATIENCE = 15  # Seconds until what did not happen never will.
@@ -170,14 +171,8 @@ def sent_again(old, again, octets):
     return new
 
 
-CASES = []
-
-
-def case(name, expected):
-    def add(function):
-        CASES.append((name, expected.split(" or "), function))
-        return function
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 # Start-up (RFC 5044, section 7).
@@ -540,19 +535,7 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     address = (arguments[0], int(arguments[1]) if len(arguments) == 2 else 20049)
-    print(f"1..{len(CASES)}", flush=True)
-    failed = 0
-    for name, expected, attempt in CASES:
-        begin = time.monotonic()
-        try:
-            found = attempt(address)
-        except (OSError, WireError) as error:
-            found = f"{type(error).__name__}: {error}"
-        passed = found in expected
-        failed += not passed
-        seconds = time.monotonic() - begin
-        print(f"ok {name}" if passed else f"not ok {name}: {found} after {seconds:.1f} s, not {' or '.join(expected)}", flush=True)
-    return 1 if failed else 0
+    return CASES.run(lambda: address)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import hostile
 import mpa
 import segment
 from association import Association
+from cases import Cases
 from wire import WireError
 
 PATIENCE = 15  # Seconds until what did not happen never will.
@@ -130,14 +131,8 @@ class Peer:
         return found["original"]
 
 
-CASES = []
-
-
-def case(name, expected):
-    def add(function):
-        CASES.append((name, expected, function))
-        return function
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 # As an honest peer does it.
@@ -317,17 +312,7 @@ def main(arguments):
     if len(arguments) != 3 or arguments[0] not in ("tcp", "sctp"):
         print(__doc__, file=sys.stderr)
         return 2
-    print(f"1..{len(CASES)}", flush=True)
-    failed = 0
-    for name, expected, attempt in CASES:
-        try:
-            found = attempt(Peer(arguments[0], (arguments[1], int(arguments[2]))))
-        except (OSError, WireError) as error:
-            found = f"{type(error).__name__}: {error}"
-        passed = found in expected.split(" or ")
-        failed += not passed
-        print(f"ok {name}" if passed else f"not ok {name}: {found}, not {expected}", flush=True)
-    return 1 if failed else 0
+    return CASES.run(lambda: Peer(arguments[0], (arguments[1], int(arguments[2]))))
 
 
 if __name__ == "__main__":

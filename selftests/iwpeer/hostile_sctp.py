@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 
 """`hostile_sctp.py ADDRESS [PORT]`: does to a listener of iWARP over SCTP what RFC 5043 forbids, or what is rare, and says how each
-attempt ended. `hostile_sctp.py --answer ADDRESS PORT COMMAND...` does it to who connects: it listens at that port, and runs the
-command for each case, which has an NFS client connect there.
+attempt ended.
 
-An NFS server listens there, on this machine or another. Each case names what it expects, in the order in which it comes: `accept N` and `reject N`, control messages
-with that function; `reply`, an RPC reply; `terminate L/T/CC`, a Terminate Message with that layer, type and code; `session terminate`;
-then how the association ended: `ended` in order, `aborted`, or `open` if it has not. The number of cases is printed, as 1..N, then a
-line for each, `ok` or `not ok`, with what came instead.
+An NFS server listens there, on this machine or another. Each case names what it expects, in the order in which it comes: `accept N`
+and `reject N`, control messages with that function; `reply`, an RPC reply; `terminate L/T/CC`, a Terminate Message with that layer, type
+and code; `session terminate`; then how the association ended: `ended` in order, `aborted`, or `open` if it has not.
 """
 
 import contextlib
@@ -22,10 +20,9 @@ from pathlib import Path
 
 import sctp
 import segment
-from association import (ACCEPT, CALL, ENHANCED_ACCEPT, ENHANCED_INITIATE, ENHANCED_REJECT, FOREIGN, INITIATE, PATIENCE, TERMINATE,
-                         Association)
+from association import ACCEPT, CALL, ENHANCED_INITIATE, FOREIGN, INITIATE, PATIENCE, TERMINATE, Association
+from cases import Cases
 from undecided import Undecided
-from wire import WireError
 
 OPEN_SECONDS = 2
 # A device waits 3 seconds for the end of an association. The debug kernel takes longer to receive what is sent by thousands.
@@ -35,15 +32,8 @@ UNDECIDED_PORT = 20060
 # An RDMA_NOMSG: the call itself is a Read chunk, of 1000 octets at the offset 0 of memory that is never looked at.
 FAR_CALL = struct.pack(">4I", 0x4E554C4C, 1, 4, 1) + struct.pack(">4IQ", 1, 0, FOREIGN, 1000, 0) + bytes(12)
 
-CASES = []
-ANSWERS = []
-
-
-def case(name, *expected, of=CASES):
-    def add(function):
-        of.append((name, expected, function))
-        return function
-    return add
+CASES = Cases()
+case = CASES.case
 
 
 # The association (RFC 5043, sections 8 and 11.1).
@@ -595,137 +585,13 @@ def _(address):
         return association.outcome()
 
 
-# Answers to an Initiate (sections 6.1, 6.3 and 6.6).
-
-def answered(address, *functions, **fields):
-    """Who connects says Initiate, and hears these functions; then what it says."""
-    association = Association.accepted(address)
-    association.listen("initiate 5")
-    if association.heard != ["initiate 5"]:
-        return "no Initiate: " + association.outcome(0.1)
-    association.heard = []
-    for function in functions:
-        association.control(function, **fields)
-    return association
-
-
-@case("who is accepted sends its first message", "message, open", of=ANSWERS)
-def _(address):
-    association = answered(address, ENHANCED_ACCEPT, ord=16)
-    association.listen("message")
-    return association.outcome(0.1)
-
-
-# Shows P5.2.1-4.
-@case("a Read of memory that there is not", "message, terminate 0/1/00, session terminate, ended", of=ANSWERS)
-def _(address):
-    association = answered(address, ENHANCED_ACCEPT, ord=16)
-    association.listen("message")
-    association.read()
-    return association.outcome()
-
-
-@case("an Accept may be overtaken by segments", "message, open", of=ANSWERS)
-def _(address):
-    association = answered(address)
-    association.write(ssn=1, empty=True)
-    time.sleep(0.5)
-    association.control(ENHANCED_ACCEPT, ord=16)
-    association.listen("message")
-    return association.outcome(0.1)
-
-
-@case("a Terminate behind the Accept may overtake it", "session terminate, ended", "message, session terminate, ended", of=ANSWERS)
-def _(address):
-    association = answered(address)
-    association.control(TERMINATE, ssn=1)
-    time.sleep(0.5)
-    association.control(ENHANCED_ACCEPT, ord=16)
-    return association.outcome()
-
-
-@case("who is rejected ends the association", "ended", "aborted", of=ANSWERS)
-def _(address):
-    return answered(address, ENHANCED_REJECT).outcome()
-
-
-@case("who is answered with a Terminate ends the association", "ended", "aborted", of=ANSWERS)
-def _(address):
-    return answered(address, TERMINATE).outcome()
-
-
-@case("an Initiate is no answer", "session terminate, ended", of=ANSWERS)
-def _(address):
-    return answered(address, ENHANCED_INITIATE).outcome()
-
-
-@case("a plain Accept is no answer to an enhanced Initiate", "session terminate, ended", of=ANSWERS)
-def _(address):
-    return answered(address, ACCEPT).outcome()
-
-
-@case("a segment is no answer", "session terminate, ended", of=ANSWERS)
-def _(address):
-    association = answered(address)
-    association.write(ssn=0, empty=True)
-    return association.outcome()
-
-
-@case("an Accept that wants more Reads than there may be ends the session", "session terminate, ended", of=ANSWERS)
-def _(address):
-    return answered(address, ENHANCED_ACCEPT, ord=0x3FFE).outcome()
-
-
-@case("300 octets of private data in an Accept end the session", "session terminate, ended", of=ANSWERS)
-def _(address):
-    return answered(address, ENHANCED_ACCEPT, ord=16, private=bytes(300)).outcome()
-
-
-@case("who hears no answer gives up", "aborted", of=ANSWERS)
-def _(address):
-    return answered(address).outcome()
-
-
-def aborts():
-    """How many associations of this network namespace were aborted."""
-    counters = dict(line.split() for line in Path("/proc/net/sctp/snmp").read_text().splitlines())
-    return int(counters["SctpAborteds"])
-
-
-@case("who finds no adaptation layer aborts", "aborted", of=ANSWERS)
-def _(address):
-    before = aborts()
-    outcome = Association.accepted(address, adaptation=0).outcome()
-    # To a socket that accepts it just then, an association that is aborted has ended.
-    return "aborted" if outcome == "ended" and aborts() > before else outcome
-
-
-def run(cases, address, command):
-    """Runs cases, each with the command beside it if there is one."""
-    print(f"1..{len(cases)}", flush=True)
-    failed = 0
-    for name, expected, attempt in cases:
-        beside = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if command else None
-        try:
-            found = attempt(address)
-        except (OSError, WireError, AttributeError) as error:
-            found = f"{type(error).__name__}: {error}"
-        if beside:
-            beside.kill()
-            beside.wait()
-        passed = found in expected
-        failed += not passed
-        print(f"ok {name}" if passed else f"not ok {name}: {found}, not {' or '.join(expected)}", flush=True)
-    return 1 if failed else 0
-
-
 def main(arguments):
-    if arguments[:1] == ["--answer"] and len(arguments) > 3:
-        return run(ANSWERS, (arguments[1], int(arguments[2])), arguments[3:])
     if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
         print(__doc__, file=sys.stderr)
         return 2
-    return run(CASES, (arguments[0], int(arguments[1]) if len(arguments) == 2 else 20049), None)
+    address = (arguments[0], int(arguments[1]) if len(arguments) == 2 else 20049)
+    return CASES.run(lambda: address)
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

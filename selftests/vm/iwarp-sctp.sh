@@ -279,7 +279,7 @@ link_local=$(ip -6 -o address show dev d0 scope link | awk '{ split($4, a, "/");
 mapfile -t results < <(../iwpeer/hostile_sctp.py 10.9.0.1 "$port")
 planned=${results[0]#1..} results=("${results[@]:1}")
 # The other way round: the client's device connects to such a peer. A mount begins when that listens, and leads to nothing.
-mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "sleep 0.5
+mapfile -t answers < <(../iwpeer/hostile_sctp_answers.py 10.9.0.1 20050 sh -c "sleep 0.5
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
