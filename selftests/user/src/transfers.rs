@@ -18,6 +18,7 @@ use crate::connection::End;
 use crate::entry;
 use crate::kernel::readable;
 use crate::kernel::PAGE;
+use crate::verbs::Buffer;
 use crate::verbs::Context;
 use crate::verbs::Cq;
 use crate::verbs::Qp;
@@ -173,21 +174,48 @@ fn event(channel: &File, limit: Duration) -> Option<()> {
     })
 }
 
+/// A connection whose client gets events of its completions, and memory for what arrives.
+struct Notified {
+    context: Context,
+    channel: File,
+    client: End,
+    server: End,
+    room: Arc<Buffer>,
+}
+
+impl Notified {
+    /// Connects queue pairs of `entries` requests. The completion queue has room for four times as
+    /// many.
+    fn new(device: &Device, entries: u32) -> Result<Self, String> {
+        let context = Context::open(&device.name)?;
+        let channel = context
+            .uverbs
+            .create_channel()
+            .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
+        let cq = Cq::with_channel(&context, 4 * entries, Some(&channel))?;
+        let client = Qp::with_cq(&context, entries, cq)?;
+        let (client, server) = connect(device, client, Qp::new(&context, entries)?)?;
+        let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+        Ok(Self {
+            context,
+            channel,
+            client,
+            server,
+            room,
+        })
+    }
+}
+
 /// Whoever asks for an event, finds nothing in the queue and sleeps is told of the next completion:
 /// many times, with queue pairs that share the queue, while they complete.
 fn events_are_not_lost(device: &Device) -> Outcome {
-    let context = Context::open(&device.name)?;
-    let channel = context
-        .uverbs
-        .create_channel()
-        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
-    let client = Qp::with_cq(
-        &context,
-        16,
-        Cq::with_channel(&context, 64, Some(&channel))?,
-    )?;
-    let (mut client, mut server) = connect(device, client, Qp::new(&context, 16)?)?;
-    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let Notified {
+        context: _context,
+        channel,
+        mut client,
+        mut server,
+        room,
+    } = Notified::new(device, 16)?;
     for round in 0..3000 {
         server.qp.receive_into(round, &room, 0, 64);
         client.qp.post(entry::inline(round, b"event"))?;
@@ -211,18 +239,13 @@ fn events_are_not_lost(device: &Device) -> Outcome {
 /// As many completions as there are cause one event for each time that it was asked for.
 // Shows T15.
 fn events_come_once(device: &Device) -> Outcome {
-    let context = Context::open(&device.name)?;
-    let channel = context
-        .uverbs
-        .create_channel()
-        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
-    let client = Qp::with_cq(
-        &context,
-        64,
-        Cq::with_channel(&context, 256, Some(&channel))?,
-    )?;
-    let (mut client, mut server) = connect(device, client, Qp::new(&context, 64)?)?;
-    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let Notified {
+        context: _context,
+        channel,
+        mut client,
+        mut server,
+        room,
+    } = Notified::new(device, 64)?;
     let mut send = |client: &mut End, count: u64| -> Outcome {
         for id in 0..count {
             server.qp.receive_into(id, &room, 0, 64);
@@ -257,15 +280,13 @@ fn events_come_once(device: &Device) -> Outcome {
 // Shows T15.
 fn events_that_nobody_reads_are_as_many_as_were_asked_for(device: &Device) -> Outcome {
     const ASKED: u64 = 200;
-    let context = Context::open(&device.name)?;
-    let channel = context
-        .uverbs
-        .create_channel()
-        .map_err(|errno| format!("CREATE_COMP_CHANNEL: errno {errno}"))?;
-    let cq = Cq::with_channel(&context, 64, Some(&channel))?;
-    let client = Qp::with_cq(&context, 16, cq)?;
-    let (mut client, mut server) = connect(device, client, Qp::new(&context, 16)?)?;
-    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let Notified {
+        context: _context,
+        channel,
+        mut client,
+        mut server,
+        room,
+    } = Notified::new(device, 16)?;
     for id in 0..ASKED {
         // One that asks again before there is a completion has asked once.
         for _ in 0..5 {
