@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Atomic operations and immediate data (RFC 7306), between two consumers of kernel verbs (selftests/iwarp/consumer): the client's uses
-# numbers of the server's, which itself adds to the first of them meanwhile. Then requests that fail, and peers that break the rules.
+# numbers of the server's. Meanwhile that one uses them by connections of its own, and adds to the first of them. Then requests that fail, and peers that break the rules.
 # Over rxe (RDMA=rxe) it shows what the test itself is good for. With a peer that does not know these messages (PEER_RDMA=siw) a request
 # fails; as it has no immediate data and no atomic operations to post, RDMA=siw shows nothing but that the consumer listens.
 
@@ -13,11 +13,13 @@ need_pair
 consumer=/src/build/${KERNEL:+$KERNEL-}consumer/consumer.ko
 [ -e "$consumer" ] || cannot_run "there is $consumer, which selftests/iwarp/consumer.sh builds"
 port=7306
-qps=6 rounds=51 few=11 cpu_adds=3001 masked=1
+qps=6 own=4 rounds=51 few=11 cpu_adds=3001 masked=1
 # Whose software has no masks.
 [ "$PEER_RDMA" != rxe ] || masked=0
 
 listen() { on_server "modprobe rdma_cm; insmod $consumer cpu_adds=$cpu_adds $*"; }
+# Has the server use its numbers as well, as soon as the client does, in the `own` connections from the 32nd.
+listen_and_use() { listen "listens=1 connect=$SERVER_ADDR first=32 qps=$own rounds=$rounds masked=$masked"; }
 # comes_back ATOMIC: grants atomic operations if that is 1.
 comes_back() { cpu_adds=0 && stop_listening && listen "atomic=$1"; }
 # Packets are lost, and others come late, in both directions.
@@ -34,15 +36,15 @@ use() { insmod "$consumer" connect="$SERVER_ADDR" "$@" && rmmod consumer; }
 # What the server's consumer has counted: immediate data, what was wrong, lengths, and four numbers.
 numbers() { on_server "cat /sys/module/consumer/parameters/numbers"; }
 
-# expected ROUNDS ADDS: what has come about then. The upper field counts up, the lower one down; the rounds are an odd number.
+# expected ROUNDS ADDS OWN: what has come about then, with so many connections of the server's own. The upper field counts up, the lower one down; the rounds are an odd number.
 expected() {
-	local fields=0 bits=0 all=$((qps * $1)) lengths
+	local fields=0 bits=0 all=$(((qps + $3) * $1)) lengths
 	lengths=$all
 	# Segments of a Write come in any order, and nobody counts their octets.
 	[ "$PEER_RDMA" != iwarp-sctp ] || lengths=0
 	if [ "$masked" = 1 ]; then
 		fields=$(printf %x $((all << 32 | (0x100000000 - all))))
-		bits=$(printf %x $(((1 << qps) - 1)))
+		bits=$(printf %x $((((1 << $3) - 1) << 32 | ((1 << qps) - 1))))
 	fi
 	echo "$all 0 $lengths $((all + $2)) $fields $all $bits"
 }
@@ -110,11 +112,11 @@ if [ "$PEER_RDMA" != rxe ]; then
 	done
 	check "all cases ran" all_ran
 fi
-check "a consumer listens" listen
+check "a consumer listens" listen_and_use
 # Shows X5.2-3, X5.2.2-3, X6.3-2, X6.4-1, X7-2.
 check "$qps connections use the numbers of the peer at once" use qps=$qps rounds=$rounds masked=$masked
 # Shows X5-1, X5-2.
-check "the sums come out, although that machine adds as well" come_out $rounds $cpu_adds
+check "the sums come out, although that machine uses the numbers as well" come_out $rounds $cpu_adds $own
 stop_capture
 if [ "$PEER_RDMA" = rxe ]; then
 	check "an atomic operation with a key that there is not fails" fails 3
@@ -123,7 +125,7 @@ else
 	check "an atomic operation at an address that is not aligned fails" fails_with 1 0 2 0x07
 	check "an atomic operation with a key that there is not fails" fails_with 3 0 1 0x00
 	check "connections use the numbers although packets are lost, doubled and late" use_over_bad_wire
-	check "the sums come out then" come_out $few 0
+	check "the sums come out then" come_out $few 0 0
 	check "the consumer goes and comes, and grants no atomic operations" comes_back 0
 	check "an atomic operation without the right to it fails" fails_with 2 0 1 0x02
 fi

@@ -24,6 +24,10 @@ struct settings {
 	int cpu_adds;
 	/* Whether the listener grants atomic operations. */
 	bool atomic;
+	/* Whether this side listens, although it connects as well. */
+	bool listens;
+	/* The index of the first connection. */
+	int first;
 };
 
 extern struct settings settings;

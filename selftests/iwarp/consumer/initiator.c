@@ -314,9 +314,9 @@ int use_peer(void)
 			break;
 		}
 		conn->id = id;
-		conn->index = started;
+		conn->index = settings.first + started;
 		tasks[started] = kthread_create(connecting, conn, "consumer_%d",
-						started);
+						conn->index);
 		if (IS_ERR(tasks[started])) {
 			release(conn);
 			break;

@@ -11,7 +11,8 @@ static LIST_HEAD(connections);
 static DEFINE_MUTEX(lock);
 static struct rdma_cm_id *listener;
 static struct workqueue_struct *ends;
-static struct task_struct *adder;
+static struct task_struct *adder, *user;
+static unsigned long user_began;
 
 /* A number was written, then came the slot and the number. */
 static void immediate_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -135,6 +136,29 @@ static void say_hello(struct connection *conn)
 		atomic_inc(&mismatches);
 }
 
+/* This machine connects as well, if it is to, once somebody else has. */
+static int use_own_numbers(void *unused)
+{
+	if (use_peer())
+		atomic_inc(&mismatches);
+	while (!kthread_should_stop())
+		msleep(20);
+	return 0;
+}
+
+static void begin_to_use(void)
+{
+	struct task_struct *task;
+
+	if (!*settings.connect || test_and_set_bit(0, &user_began))
+		return;
+	task = kthread_run(use_own_numbers, NULL, "consumer_uses");
+	if (IS_ERR(task))
+		atomic_inc(&mismatches);
+	else
+		user = task;
+}
+
 static int listener_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct connection *conn = id->context;
@@ -144,6 +168,7 @@ static int listener_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		return accept_connection(id);
 	case RDMA_CM_EVENT_ESTABLISHED:
 		say_hello(conn);
+		begin_to_use();
 		return 0;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -211,6 +236,8 @@ void end_listening(void)
 
 	if (adder)
 		kthread_stop(adder);
+	if (user)
+		kthread_stop(user);
 	rdma_destroy_id(listener);
 	do {
 		mutex_lock(&lock);

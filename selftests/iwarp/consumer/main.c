@@ -9,8 +9,11 @@
  * adds to the first number meanwhile. The parameter `numbers` has what came
  * about.
  *
+ * With listens=1 it does both: it begins to connect when somebody else has.
+ *
  * With connect= it connects qps= times at once, uses the peer's numbers rounds=
- * times on each, and loading fails unless all went well. With fails=, a single
+ * times on each, and loading fails unless all went well. first= is the index of
+ * the first connection, which no other may have. With fails=, a single
  * request is posted, and loading fails unless that fails: fails=1 is a FetchAdd
  * at an address that is not aligned, 2 one without the right to it, 3 one with
  * a key that there is not, 4 one like all others. Nothing happens behind it.
@@ -36,6 +39,8 @@ module_param_named(masked, settings.masked, bool, 0444);
 module_param_named(fails, settings.fails, int, 0444);
 module_param_named(cpu_adds, settings.cpu_adds, int, 0444);
 module_param_named(atomic, settings.atomic, bool, 0444);
+module_param_named(listens, settings.listens, bool, 0444);
+module_param_named(first, settings.first, int, 0444);
 
 u64 *numbers;
 atomic_t immediates, mismatches, lengths;
@@ -59,7 +64,8 @@ static int __init consumer_init(void)
 	numbers = kzalloc(PAGE_SIZE, GFP_KERNEL);
 	if (!numbers)
 		return -ENOMEM;
-	status = *settings.connect ? use_peer() : begin_to_listen();
+	settings.listens |= !*settings.connect;
+	status = settings.listens ? begin_to_listen() : use_peer();
 	if (status)
 		kfree(numbers);
 	return status;
@@ -68,7 +74,7 @@ module_init(consumer_init);
 
 static void __exit consumer_exit(void)
 {
-	if (!*settings.connect)
+	if (settings.listens)
 		end_listening();
 	kfree(numbers);
 }
