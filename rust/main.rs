@@ -32,10 +32,13 @@ struct RpcRdma {
     _server_sysctl: SysctlRegistration,
     _client: ClassRegistration,
     _client_sysctl: SysctlRegistration,
+    // Dropped last: connections need it.
+    _rdma: rdma::ClientRegistration,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
+        let rdma = rdma::ClientRegistration::new()?;
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
         // The registrations that can fail for lack of memory come first. A registered class may be
@@ -45,6 +48,7 @@ impl kernel::Module for RpcRdma {
             _client_sysctl: client::register_sysctls()?,
             _server: server::register_classes(module)?,
             _client: client::register_class(module)?,
+            _rdma: rdma,
         })
     }
 }

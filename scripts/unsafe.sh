@@ -45,7 +45,7 @@ expected=$(sort <<-'END'
 	iwarp/cbindings:
 	iwarp/ext: cbindings
 	iwarp/main: rdmap provider socket
-	main: sunrpc client server
+	main: rdma sunrpc client server
 	proto/lib:
 	provider/lib: cbindings ext uabi
 	rdma/lib: cbindings ext

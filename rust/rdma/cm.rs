@@ -7,8 +7,15 @@
 //! Calls here start operations. The result of a lookup or an attempt to connect always arrives as
 //! an [`Event`] (the CM has timeouts of its own for address, route and connection).
 
-use crate::device::Limits;
 use crate::prelude::*;
+use crate::{
+    client::{
+        Device,
+        RouteQuery, //
+    },
+    device::Limits,
+    lock_names, //
+};
 use core::ptr::addr_of_mut;
 use ext::{
     addr::SockAddr,
@@ -16,10 +23,14 @@ use ext::{
 };
 use kernel::{
     bindings,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Release, //
+    static_lock_class,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Mutex, //
     }, //
 };
 
@@ -86,24 +97,37 @@ pub struct Id<H: Context> {
     adopted: bool,
     /// Whether it has sent a connection request.
     asked: Atomic<bool>,
-    shared: KBox<Shared<H>>, // Dropped after `ptr` is destroyed: events use it.
+    shared: Pin<KBox<Shared<H>>>, // Dropped after `ptr` is destroyed: events use it.
 }
 
 /// The data that an id shares with its event handler.
+#[pin_data]
 struct Shared<H: Context> {
     /// Whether the id is bound to a device. Until the CM reports that, it sets device and addresses
     /// in a task of its own.
     bound: Atomic<bool>,
+    /// The query for a route, from before it begins until the CM has reported its end.
+    #[pin]
+    route_query: Mutex<Option<RouteQuery>>,
     context: Arc<H>,
 }
 
 impl<H: Context> Shared<H> {
-    fn new(context: Arc<H>, bound: bool) -> Result<KBox<Self>> {
-        let shared = Self {
-            bound: Atomic::new(bound),
-            context,
-        };
-        Ok(KBox::new(shared, GFP_KERNEL)?)
+    fn new(context: Arc<H>, bound: bool) -> Result<Pin<KBox<Self>>> {
+        KBox::pin_init(
+            pin_init!(Self {
+                bound: Atomic::new(bound),
+                route_query <- Mutex::new(None, lock_names::ROUTE_QUERY, static_lock_class!()),
+                context,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Lets the device be removed again. Called when the CM does not query a route any more.
+    fn end_route_query(&self) {
+        let query = self.route_query.lock().take();
+        drop(query);
     }
 }
 
@@ -158,10 +182,25 @@ impl<H: Context> Id<H> {
         })
     }
 
-    /// Starts to look up the path. The address must have been resolved. Sleeps.
+    /// Starts to look up the path. The address must have been resolved. `ENOTCONN` if the device is
+    /// being removed. Sleeps. A removal of the device that begins after this waits for the end
+    /// of the lookup, or of the id.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
+        let query = RouteQuery::begin(Device::find(self.device()?)?)?;
+        {
+            let mut running = self.shared.route_query.lock();
+            if running.is_some() {
+                return Err(EINVAL);
+            }
+            *running = Some(query);
+        }
+        let timeout = timeout_ms as usize;
         // SAFETY: `ptr` is live by the type invariants.
-        to_result(unsafe { cbindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
+        let started = to_result(unsafe { cbindings::rdma_resolve_route(self.as_raw(), timeout) });
+        if started.is_err() {
+            self.shared.end_route_query();
+        }
+        started
     }
 
     /// Starts to connect. The id must have a queue pair. Sleeps, and waits for the id's handler, so
@@ -336,7 +375,7 @@ impl<H: Context> Id<H> {
 }
 
 /// The preallocated data for [`Id::adopt`].
-pub(crate) struct Adopter<H: Context>(KBox<Shared<H>>);
+pub(crate) struct Adopter<H: Context>(Pin<KBox<Shared<H>>>);
 
 impl<H: Context> Adopter<H> {
     /// Allocates it. Events will go to `context`. Sleeps.
@@ -435,6 +474,14 @@ unsafe extern "C" fn event_callback<H: Context>(
         // INVARIANT: The CM has set device and addresses before it reports this event, and does not
         // change them again.
         shared.bound.store(true, Release);
+    }
+    match event {
+        Event::RouteResolved | Event::RouteError => shared.end_route_query(),
+        // The CM would go on to use the device of an id that may be destroyed meanwhile.
+        Event::DeviceRemoval => {
+            kernel::warn_on!(shared.route_query.lock().is_some());
+        }
+        _ => (),
     }
     shared.context.cm_event(event, &id);
     // Zero: the id stays; `Id` destroys it.

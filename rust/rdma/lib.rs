@@ -62,6 +62,7 @@ pub mod send;
 pub mod transfer;
 
 mod chain;
+mod client;
 mod clock;
 mod cq;
 mod dma;
@@ -77,6 +78,7 @@ mod sq_credits;
 /// The prefix of log lines.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 
+pub use client::ClientRegistration;
 pub use cq::WcStatus;
 pub use ext::{
     addr,
@@ -116,6 +118,7 @@ mod lock_names {
     pub(crate) static DEFERRED_DEREG: &CStr = c"rdma::deferred_dereg";
     pub(crate) static ENDED: &CStr = c"rdma::ended";
     pub(crate) static RECEIVES: &CStr = c"rdma::receives";
+    pub(crate) static ROUTE_QUERY: &CStr = c"rdma::route_query";
     pub(crate) static SENDS: &CStr = c"rdma::sends";
     pub(crate) static READ_MRS: &CStr = c"rdma::read_mrs";
 }

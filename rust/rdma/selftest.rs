@@ -17,6 +17,7 @@ mod misuse;
 mod policy;
 mod queue_events;
 mod round_trip;
+mod route_queries;
 
 pub use fixture::{
     address,
@@ -183,5 +184,17 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "few round trips are no estimate",
         round_trip::few_round_trips_are_no_estimate,
+    ),
+    (
+        "the removal of a device waits for a query of a route, and lets none begin",
+        route_queries::removal_waits,
+    ),
+    (
+        "a query of a route is over when it is answered",
+        route_queries::query_ends_with_its_answer,
+    ),
+    (
+        "a query of a route is over when its id is destroyed",
+        route_queries::query_ends_with_its_id,
     ),
 ];
