@@ -72,7 +72,7 @@ pub(crate) trait ListenSocket: Send + Sync + Sized + Unpin {
     /// Updates the secondary addresses that are offered to peers. Sleeps.
     fn update_addresses(&self, address: SocketAddr);
 
-    /// Says whether the listener of another device may have this address as a secondary one, and
+    /// Returns whether the listener of another device may have this address as a secondary one, and
     /// accept its peers.
     fn may_be_secondary(ip: IpAddr) -> bool;
 }
@@ -240,7 +240,7 @@ impl<S: ListenSocket> ListenSockets<S> {
         all
     }
 
-    /// Says whether it is time to check for changes without an event.
+    /// Returns whether it is time to check for changes without an event.
     fn is_poll_due(&self) -> bool {
         let since = self.poll_since.map(|since| since.elapsed().as_millis());
         since.is_some_and(|since| since >= i64::from(POLL_MS))

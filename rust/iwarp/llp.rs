@@ -239,13 +239,13 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
     /// Returns the greatest length of a segment now, in octets.
     fn mulpdu(&self) -> u32;
 
-    /// Says whether segments may be sent, except for the last one.
+    /// Returns whether segments may be sent, except for the last one.
     fn may_send(&self) -> bool;
 
-    /// Says whether one more segment may be added before a [flush](Self::flush).
+    /// Returns whether one more segment may be added before a [flush](Self::flush).
     fn has_space(&self) -> bool;
 
-    /// Says whether no segment was added since the last [flush](Self::flush).
+    /// Returns whether no segment was added since the last [flush](Self::flush).
     fn is_empty(&self) -> bool;
 
     /// Adds a segment: `header`, and `length` octets that `payload` writes. The memory of the
@@ -274,7 +274,7 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
     /// Returns the time in milliseconds after which to poll, even without an event.
     fn poll_after_ms(&self) -> Option<u32>;
 
-    /// Says whether the peer exceeded a time limit.
+    /// Returns whether the peer exceeded a time limit.
     fn has_timed_out(&self) -> bool;
 
     /// Closes for the consumer, `at_once` or in order: segments that were added are handed over,
@@ -292,7 +292,7 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
 /// A connection in the course of closing. When it is dropped, it ends in order, as far as the
 /// protocol does that alone.
 pub(crate) trait HalfClosed: Send {
-    /// Continues. Says whether it may be dropped. Sleeps.
+    /// Continues. Returns whether it may be dropped. Sleeps.
     fn step(&mut self) -> bool;
 
     /// Ends it, as the peer's time is over. Sleeps.

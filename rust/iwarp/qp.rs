@@ -245,12 +245,12 @@ impl<L: Llp> Qp<L> {
             .is_ok()
     }
 
-    /// Says whether it is one of a process.
+    /// Returns whether it is one of a process.
     pub(crate) fn is_of_process(&self) -> bool {
         self.queues.is_of_process()
     }
 
-    /// Says whether it may be connected.
+    /// Returns whether it may be connected.
     fn is_connectable(&self) -> bool {
         match self.state() {
             QpState::Rtr => true,
@@ -383,7 +383,7 @@ impl<L: Llp> Qp<L> {
         }
     }
 
-    /// Ends the connection: reports it to the consumer, and completes everything. Says whether
+    /// Ends the connection: reports it to the consumer, and completes everything. Returns whether
     /// there were requests that had not been taken.
     fn end(this: &Arc<Self>, inner: &mut Inner<L>, cause: EndCause) -> bool {
         // A consumer that closes and drains its queues wants the error state right behind, and the
@@ -465,7 +465,7 @@ impl<L: Llp> Qp<L> {
     }
 
     /// Completes the posted requests that were not taken, at most `limit` of each queue, and no
-    /// more than there is room for at a time. Says whether there were some.
+    /// more than there is room for at a time. Returns whether there were some.
     fn flush(queues: &Queues, limit: usize) -> bool {
         let sizes = queues.queue_sizes();
         let mut flushed = false;

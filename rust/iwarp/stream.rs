@@ -200,8 +200,8 @@ impl<O: EstablishedConn> Stream<O> {
         }
     }
 
-    /// Says whether a fault is still to be reported, or a Read to be answered, to a peer that may
-    /// receive, whether it sends or not.
+    /// Returns whether a fault is still to be reported, or a Read to be answered, to a peer that
+    /// may receive, whether it sends or not.
     fn owes(&self) -> bool {
         let tx = &self.tx;
         O::HALF_CLOSES && (tx.owes_responses() || tx.fault().is_some() && !tx.is_over())
@@ -231,7 +231,7 @@ impl<O: EstablishedConn> Stream<O> {
     }
 
     /// Reports to a peer that exceeded a time limit, if it may still receive, that the stream ends
-    /// (RFC 5040, section 6.2.1). Says whether it did.
+    /// (RFC 5040, section 6.2.1). Returns whether it did.
     pub(crate) fn terminate_late(
         &mut self,
         shared: &DeviceState,
@@ -256,7 +256,7 @@ impl<O: EstablishedConn> Stream<O> {
         })
     }
 
-    /// Says whether the peer exceeded a time limit.
+    /// Returns whether the peer exceeded a time limit.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.conn.has_timed_out()
     }

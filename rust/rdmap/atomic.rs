@@ -165,7 +165,7 @@ impl AtomicRequest {
         }
     }
 
-    /// Says whether the value is aligned. The RFC asks that of its address; a region keeps the
+    /// Returns whether the value is aligned. The RFC asks that of its address; a region keeps the
     /// place of an address within a page, so the lowest bits of a Tagged Offset are the same.
     #[inline]
     pub const fn is_aligned(&self) -> bool {

@@ -233,13 +233,13 @@ impl Code {
         Self { layer, etype, code }
     }
 
-    /// Says whether the Terminate includes DDP header and segment length (RFC 5040, figure 10).
+    /// Returns whether the Terminate includes DDP header and segment length (RFC 5040, figure 10).
     #[inline]
     pub const fn with_header(self) -> bool {
         matches!((self.layer, self.etype), (0, 1 | 2) | (1, _))
     }
 
-    /// Says whether the Terminate includes the header of a Read Request that caused the error.
+    /// Returns whether the Terminate includes the header of a Read Request that caused the error.
     #[inline]
     pub const fn with_read_request(self) -> bool {
         matches!((self.layer, self.etype), (0, 1))

@@ -47,7 +47,7 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         self.next
     }
 
-    /// Says whether there is no entry.
+    /// Returns whether there is no entry.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.first == self.next

@@ -443,7 +443,7 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         Ok(())
     }
 
-    /// Registers a request of this end, unless it is the newest one. Says whether it did.
+    /// Registers a request of this end, unless it is the newest one. Returns whether it did.
     fn register(&mut self, read: ReadId, awaited: Awaited) -> Result<bool, Misuse> {
         // A peer can answer what was offered and not sent yet. That is answered once.
         if self.newest == Some(read) {

@@ -83,8 +83,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Says whether octets with this STag and Tagged Offset could belong to either range. An empty
-    /// range is at its offset: at the end of another one, it overlaps that.
+    /// Returns whether octets with this STag and Tagged Offset could belong to either range. An
+    /// empty range is at its offset: at the end of another one, it overlaps that.
     pub fn overlaps(self, other: Self) -> bool {
         let begins_in = |range: Self, outer: Self| {
             let distance = range.offset.wrapping_sub(outer.offset);

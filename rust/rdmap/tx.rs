@@ -142,7 +142,7 @@ impl Posted {
 }
 
 impl Operation {
-    /// Says whether there is a response to it, for which ORD counts.
+    /// Returns whether there is a response to it, for which ORD counts.
     #[inline]
     const fn has_response(&self) -> bool {
         matches!(self, Self::Read(_) | Self::Atomic { .. })
@@ -350,7 +350,7 @@ impl<S: Slots> TxHalf<S> {
         pushed.map(drop).ok_or(Misuse::Full)
     }
 
-    /// Says whether the LLP may be taking a segment of this request right now.
+    /// Returns whether the LLP may be taking a segment of this request right now.
     fn is_offered(&self, number: u64) -> bool {
         let of_request = matches!(self.offered, Some(Offered::Request(_) | Offered::Local));
         of_request && number == self.cutting
@@ -426,13 +426,13 @@ impl<S: Slots> TxHalf<S> {
         self.state = State::Closed;
     }
 
-    /// Says whether requests of the peer are still to be answered, and may be.
+    /// Returns whether requests of the peer are still to be answered, and may be.
     #[inline]
     pub fn owes_responses(&self) -> bool {
         self.state == State::Open && (self.responding.is_some() || !self.responses.is_empty())
     }
 
-    /// Says whether nothing more will be sent.
+    /// Returns whether nothing more will be sent.
     #[inline]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Terminated | State::Closed)

@@ -116,7 +116,7 @@ impl<const N: usize> Octets<N> {
         usize::from(self.length)
     }
 
-    /// Says whether nothing was appended.
+    /// Returns whether nothing was appended.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.length == 0

@@ -118,7 +118,7 @@ impl SavedCallbacks {
         }
     }
 
-    /// Says whether `a` and `b` have the same callbacks.
+    /// Returns whether `a` and `b` have the same callbacks.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn are_same(a: &Socket, b: &Socket) -> bool {
         let addresses = |socket: &Socket| {

@@ -71,14 +71,14 @@ impl<'s> ReceiveQueue<'s> {
             .saturating_sub(self.taken)
     }
 
-    /// Says whether no more octets will arrive.
+    /// Returns whether no more octets will arrive.
     pub(crate) fn is_finished(&self) -> bool {
         // SAFETY: `locked` is a live socket whose lock is held.
         let shutdown = unsafe { (&raw const (*self.locked.sk()).sk_shutdown).read() };
         u32::from(shutdown) & cbindings::RCV_SHUTDOWN != 0
     }
 
-    /// Says whether TCP has no space for more until some octets are taken: the window is closed,
+    /// Returns whether TCP has no space for more until some octets are taken: the window is closed,
     /// the buffer full, or memory short.
     pub(crate) fn is_full(&self) -> bool {
         // SAFETY: `locked` is a live socket whose lock is held. No number of octets is enough: only

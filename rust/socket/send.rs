@@ -93,7 +93,7 @@ impl SendBuf<'_> {
         self.len
     }
 
-    /// Says whether there are none.
+    /// Returns whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

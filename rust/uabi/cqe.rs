@@ -149,7 +149,7 @@ impl Cqe {
     /// The offset of the word that has the flags.
     pub const FLAGS_WORD: usize = 8;
 
-    /// Says whether an entry whose word at [`Self::FLAGS_WORD`] is this one may be written.
+    /// Returns whether an entry whose word at [`Self::FLAGS_WORD`] is this one may be written.
     /// Otherwise the queue is full: the process did not take what was there.
     #[inline]
     pub const fn is_free(word: u64) -> bool {
@@ -213,8 +213,8 @@ impl Arm {
         }
     }
 
-    /// Says whether the process is to be told of a completion. One of a Receive is `solicited` if
-    /// the peer's Send was.
+    /// Returns whether the process is to be told of a completion. One of a Receive is `solicited`
+    /// if the peer's Send was.
     #[inline]
     pub const fn is_due(self, solicited: bool, status: Status) -> bool {
         match self {

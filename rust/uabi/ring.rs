@@ -15,7 +15,7 @@ use crate::sqe::Sqe;
 /// A bit of the flags of a request: the process has written the entry.
 const VALID: u16 = 1;
 
-/// Says whether a request with these flags was handed over.
+/// Returns whether a request with these flags was handed over.
 #[inline]
 pub const fn is_valid(flags: u16) -> bool {
     flags & VALID != 0

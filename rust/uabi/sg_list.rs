@@ -29,7 +29,7 @@ impl Sge {
         }
     }
 
-    /// Says whether its octets go past the greatest address.
+    /// Returns whether its octets go past the greatest address.
     fn wraps(&self) -> bool {
         // The last octet has an address, too: an entry that ends with the greatest one does not
         // wrap.
@@ -94,7 +94,7 @@ impl SgList {
         self.length
     }
 
-    /// Says whether there are no octets. There may be entries without octets.
+    /// Returns whether there are no octets. There may be entries without octets.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
@@ -143,7 +143,7 @@ impl Inline {
         self.length.into()
     }
 
-    /// Says whether there are no octets.
+    /// Returns whether there are no octets.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.length == 0

@@ -91,7 +91,7 @@ impl Payload {
         }
     }
 
-    /// Says whether there are no octets.
+    /// Returns whether there are no octets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

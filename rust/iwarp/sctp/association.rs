@@ -108,7 +108,7 @@ impl DdpAssociation {
         })
     }
 
-    /// Says whether both ends have announced DDP.
+    /// Returns whether both ends have announced DDP.
     pub(super) fn is_ready(&self) -> bool {
         self.state == AssocState::Ready
     }
@@ -206,7 +206,7 @@ impl DdpAssociation {
         }
     }
 
-    /// Says whether a control message is due that SCTP does not have yet.
+    /// Returns whether a control message is due that SCTP does not have yet.
     pub(super) fn has_control_pending(&self) -> bool {
         self.first_control.is_some() || self.terminate_pending
     }

@@ -258,7 +258,7 @@ impl HalfClosed {
         }
     }
 
-    /// Discards the chunks that arrived, up to a budget. Says whether the association is over.
+    /// Discards the chunks that arrived, up to a budget. Returns whether the association is over.
     fn drain(&mut self) -> bool {
         for _ in 0..DISCARD_BUDGET {
             match self.assoc.recv() {

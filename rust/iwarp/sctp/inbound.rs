@@ -133,7 +133,7 @@ fn chunk(
     })
 }
 
-/// Says whether everything is delivered that the peer sent before its Terminate.
+/// Returns whether everything is delivered that the peer sent before its Terminate.
 fn is_complete(assoc: &mut DdpAssociation, receiver: &mut Receiver<'_, '_, Order>) -> bool {
     let in_order_upto = receiver.order().in_order_upto();
     assoc.on(Event::InOrderUpto(in_order_upto)).indication == Some(Indication::Closed)

@@ -69,8 +69,8 @@ impl<'a> Gather<'a> {
 }
 
 impl<O: EstablishedConn> Stream<O> {
-    /// Sends segments, as many as there is space for, in one call. Says whether there may be more.
-    /// An error is one of the connection.
+    /// Sends segments, as many as there is space for, in one call. Returns whether there may be
+    /// more. An error is one of the connection.
     ///
     /// Several calls made WRITEs of 1 MiB take a tenth more instructions where both ends are on one
     /// machine. Probably more was then under way, before the peer ran, than TCP may refer to, and
@@ -173,7 +173,7 @@ impl<O: EstablishedConn> Stream<O> {
         }
     }
 
-    /// Says whether the memory for the result of an atomic operation is there.
+    /// Returns whether the memory for the result of an atomic operation is there.
     fn has_result(&mut self, number: u64, memory: &RegisteredMemory<'_>) -> bool {
         let Some(request) = self.sends.get(number) else {
             return false;

@@ -113,7 +113,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         self.shared.counters.add(count);
     }
 
-    /// Says whether the stream has a fault.
+    /// Returns whether the stream has a fault.
     pub(crate) fn has_failed(&self) -> bool {
         self.tx.fault().is_some()
     }

@@ -261,7 +261,7 @@ fn fpdu(
     })
 }
 
-/// Says whether the CRC of an FPDU is correct.
+/// Returns whether the CRC of an FPDU is correct.
 fn verify(frame: &Frame<'_, '_>) -> Result<bool> {
     let covered = frame.len().checked_sub(CRC_LEN).ok_or(EINVAL)?;
     let mut found = [0; CRC_LEN];

@@ -88,13 +88,13 @@ impl Outbox {
         })
     }
 
-    /// Says whether nothing waits to be handed over.
+    /// Returns whether nothing waits to be handed over.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.filled
     }
 
-    /// Says whether there is space for one more FPDU with such a ULPDU. If nothing waits there is
-    /// space, but maybe for a [shorter](Self::max_ulpdu) one.
+    /// Returns whether there is space for one more FPDU with such a ULPDU. If nothing waits there
+    /// is space, but maybe for a [shorter](Self::max_ulpdu) one.
     pub(super) fn has_space(&self, ulpdu_len: u32) -> bool {
         self.filled == 0 || self.filled < FLUSH_OCTETS && self.max_ulpdu() >= ulpdu_len
     }

@@ -310,7 +310,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs the stream for at least so many milliseconds, or until `done`. Says whether it was.
+    /// Runs the stream for at least so many milliseconds, or until `done`. Returns whether it was.
     fn go_on(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..milliseconds {
             if matches!(self.round(), StreamProgress::Over { .. }) {

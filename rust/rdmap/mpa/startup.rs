@@ -395,7 +395,7 @@ impl Responder {
         }
     }
 
-    /// Says whether FPDUs may be sent.
+    /// Returns whether FPDUs may be sent.
     #[inline]
     pub fn may_send(&self) -> bool {
         self.state == State::Open

@@ -176,13 +176,13 @@ impl Session {
         self.state
     }
 
-    /// Says whether its first control messages are of the enhanced kind.
+    /// Returns whether its first control messages are of the enhanced kind.
     #[inline]
     pub const fn is_enhanced(&self) -> bool {
         self.enhanced
     }
 
-    /// Says whether segments may be sent: they cannot overtake a control message (section 6.6).
+    /// Returns whether segments may be sent: they cannot overtake a control message (section 6.6).
     #[inline]
     pub fn may_send(&self) -> bool {
         self.state == State::Open
@@ -261,9 +261,9 @@ impl Session {
         action
     }
 
-    /// Says whether this event proves that the peer has the first control message of this end. The
-    /// passive side sends nothing before it has the Initiate; the active side sends segments only
-    /// after the Accept.
+    /// Returns whether this event proves that the peer has the first control message of this end.
+    /// The passive side sends nothing before it has the Initiate; the active side sends segments
+    /// only after the Accept.
     fn confirms(&self, event: Event) -> bool {
         match event {
             Event::SenderDry | Event::Segment { .. } => true,

@@ -171,7 +171,7 @@ impl TxWindow {
         self.outstanding = self.outstanding.min(outstanding);
     }
 
-    /// Says whether nothing is unacknowledged.
+    /// Returns whether nothing is unacknowledged.
     #[inline]
     pub fn is_dry(&self) -> bool {
         self.outstanding == 0

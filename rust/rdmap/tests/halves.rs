@@ -65,7 +65,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Peeks at the next segment. Says whether it is the last one of a response.
+    /// Peeks at the next segment. Returns whether it is the last one of a response.
     fn next(&mut self, mulpdu: u32) -> bool {
         let Some(Outgoing::Segment {
             last_of_response, ..

@@ -36,8 +36,8 @@ const BUGS: [(Bug, bool); 16] = [
     (Bug::SinksOverlap, true),
 ];
 
-/// Says whether a schedule goes wrong: it panics, or an end reports a fault although nobody broke a
-/// rule.
+/// Returns whether a schedule goes wrong: it panics, or an end reports a fault although nobody
+/// broke a rule.
 fn is_found<L: Llp>(seed: u64, bug: Option<Bug>) -> bool {
     // Ignored rights are noticed only when a peer breaks a rule.
     let wrong = (bug == Some(Bug::RightsIgnored)).then_some(Wrong::WriteReadOnly);

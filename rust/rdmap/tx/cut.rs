@@ -84,7 +84,7 @@ impl<S: Slots> TxHalf<S> {
         !(started || fenced || waits)
     }
 
-    /// Says whether a response to this destination could belong to a Read that is outstanding.
+    /// Returns whether a response to this destination could belong to a Read that is outstanding.
     /// Responses that come in order are identified by that.
     fn is_ambiguous(&self, sink: Range) -> bool {
         let mut left = if self.in_order { 0 } else { self.outstanding };

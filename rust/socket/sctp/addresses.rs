@@ -51,7 +51,7 @@ pub(crate) fn parse(list: &str) -> impl Iterator<Item = Result<IpAddr>> + '_ {
     })
 }
 
-/// Says whether it is an address of a host, and needs no interface to be understood.
+/// Returns whether it is an address of a host, and needs no interface to be understood.
 fn usable(address: IpAddr) -> bool {
     let ip = match address {
         IpAddr::V4(_) => true,
@@ -74,12 +74,12 @@ pub fn check() -> Result {
     all().try_for_each(|address| address.map(drop))
 }
 
-/// Says whether the parameter has this address.
+/// Returns whether the parameter has this address.
 pub fn contains(address: IpAddr) -> bool {
     all().any(|other| other == Ok(address))
 }
 
-/// Says whether SCTP offers `other` to a peer that it talks to from `first`: the address of a
+/// Returns whether SCTP offers `other` to a peer that it talks to from `first`: the address of a
 /// private network means nothing elsewhere. If it were bound nevertheless, it could be all that is
 /// offered.
 pub(crate) fn is_same_scope(other: IpAddr, first: IpAddr) -> bool {

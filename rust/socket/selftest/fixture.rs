@@ -81,7 +81,7 @@ impl Events for Watch {
     }
 }
 
-/// Waits until `done`, for ten seconds at most. Says whether it was.
+/// Waits until `done`, for ten seconds at most. Returns whether it was.
 pub(super) fn wait(mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..10_000 {
         if done() {
@@ -167,8 +167,8 @@ pub(super) enum Seen {
 }
 
 /// Sends `octets` in portions of at most `portion`, each a segment of its own, and receives at the
-/// far end in between: `look` is called until it took as many frames as `frames`. Says whether that
-/// came to pass.
+/// far end in between: `look` is called until it took as many frames as `frames`. Returns whether
+/// that came to pass.
 pub(super) fn exchange(
     pair: &mut Pair,
     octets: &[u8],

@@ -119,7 +119,7 @@ fn splice(pair: &mut Pair, pages: &mut Pages, number: usize) -> Result<KVec<u8>>
     Err(EAGAIN)
 }
 
-/// Says whether the far end receives this frame next.
+/// Returns whether the far end receives this frame next.
 fn arrives(pair: &mut Pair, frame: &[u8]) -> bool {
     wait(|| matches!(take(&mut pair.far, frame), Ok(Seen::Frame)))
 }

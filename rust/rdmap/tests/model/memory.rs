@@ -69,7 +69,7 @@ impl Regions {
         self.regions.borrow()[&stag].region.length
     }
 
-    /// Says whether a region is valid.
+    /// Returns whether a region is valid.
     pub fn is_valid(&self, stag: Stag) -> bool {
         self.regions.borrow()[&stag].region.valid
     }

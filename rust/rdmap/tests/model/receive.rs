@@ -260,7 +260,7 @@ impl<L: Llp> End<L> {
     }
 }
 
-/// Says whether a request takes a Receive of the peer.
+/// Returns whether a request takes a Receive of the peer.
 fn takes_receive(operation: &Operation) -> bool {
     matches!(
         operation,
