@@ -11,11 +11,8 @@
 
 use crate::fault::Violation;
 use crate::serial::low_u32;
-use crate::stag::Range;
-use crate::stag::Stag;
-use crate::wire::size;
-use crate::wire::Octets;
-use crate::wire::Reader;
+use crate::stag::{Range, Stag};
+use crate::wire::{size, Octets, Reader};
 
 /// Of the word that the operation code is in, the bits that are not reserved.
 const CODE_MASK: u32 = 0x0f;

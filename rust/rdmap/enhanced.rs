@@ -8,8 +8,7 @@
 //! outstanding. The ORD of one end must not exceed the IRD of the other.
 
 use crate::fault::LlpError;
-use crate::wire::Octets;
-use crate::wire::Reader;
+use crate::wire::{Octets, Reader};
 
 const HIGH: u16 = 0x8000;
 const LOW: u16 = 0x4000;

@@ -20,8 +20,7 @@
 //!   for a response to another request. The first is like an unknown opcode, the second a failure
 //!   of the stream. Memory of an atomic operation has the codes of a Read Request's.
 
-use crate::header::Header;
-use crate::header::ReadRequest;
+use crate::header::{Header, ReadRequest};
 use crate::stag::Denied;
 use crate::wire::Octets;
 

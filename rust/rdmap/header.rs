@@ -16,10 +16,8 @@
 //! | 6.. | TO (8) | QN (4), MSN (4), MO (4) |
 
 use crate::fault::Violation;
-use crate::stag::Range;
-use crate::stag::Stag;
-use crate::wire::Octets;
-use crate::wire::Reader;
+use crate::stag::{Range, Stag};
+use crate::wire::{Octets, Reader};
 
 const TAGGED: u8 = 0x80;
 const LAST: u8 = 0x40;

@@ -46,21 +46,13 @@ mod message;
 mod place;
 
 use crate::atomic::AtomicRequest;
-use crate::fault::Fault;
-use crate::fault::Misuse;
-use crate::fault::OffendingSegment;
-use crate::fault::Violation;
-use crate::header::Header;
-use crate::header::ReadRequest;
-use crate::order::Invalid;
-use crate::order::Order;
-use crate::order::Seq;
+use crate::fault::{Fault, Misuse, OffendingSegment, Violation};
+use crate::header::{Header, ReadRequest};
+use crate::order::{Invalid, Order, Seq};
 use crate::ring::Ring;
 pub use crate::rx::message::HashKey;
 use crate::rx::message::Message;
-use crate::stag::Denied;
-use crate::stag::Range;
-use crate::stag::Stag;
+use crate::stag::{Denied, Range, Stag};
 use crate::terminate::Terminate;
 use core::ops::DerefMut;
 

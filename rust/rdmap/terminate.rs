@@ -12,12 +12,9 @@
 //! is parsed by its length and not by R, because there are peers that set R and send no header.
 //! Nothing depends on its contents; they are for people.
 
-use crate::fault::Code;
-use crate::fault::Fault;
-use crate::header::Header;
-use crate::header::ReadRequest;
-use crate::wire::Octets;
-use crate::wire::Reader;
+use crate::fault::{Code, Fault};
+use crate::header::{Header, ReadRequest};
+use crate::wire::{Octets, Reader};
 
 const LENGTH_VALID: u32 = 1 << 15;
 const WITH_HEADER: u32 = 1 << 14;
@@ -111,9 +108,7 @@ impl Terminate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::LlpError;
-    use crate::fault::OffendingSegment;
-    use crate::fault::Violation;
+    use crate::fault::{LlpError, OffendingSegment, Violation};
     use crate::stag::Denied;
 
     fn fault(violation: Violation, read: ReadRequest) -> Fault {

@@ -43,15 +43,11 @@
 mod cut;
 
 use crate::atomic::Atomic;
-use crate::fault::Fault;
-use crate::fault::Misuse;
-use crate::header::Header;
-use crate::header::ReadRequest;
+use crate::fault::{Fault, Misuse};
+use crate::header::{Header, ReadRequest};
 use crate::ring::Ring;
-use crate::rx::Closed;
-use crate::rx::InboundRequest;
-use crate::stag::Range;
-use crate::stag::Stag;
+use crate::rx::{Closed, InboundRequest};
+use crate::stag::{Range, Stag};
 use crate::terminate::Terminate;
 use crate::tx::cut::Cut;
 use crate::wire::Octets;

@@ -3,38 +3,16 @@
 //! Tests of streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
 
 use crate::atomic::Atomic;
-use crate::fault::Fault;
-use crate::fault::Violation;
-use crate::header::Header;
-use crate::header::Model;
-use crate::header::ReadRequest;
-use crate::order::InOrder;
-use crate::order::Order;
-use crate::rx;
-use crate::rx::Delivery;
-use crate::rx::HashKey;
-use crate::rx::InboundRequest;
-use crate::rx::InboundSlot;
-use crate::rx::Outstanding;
-use crate::rx::Placement;
-use crate::rx::Receive;
-use crate::rx::Refusal;
-use crate::rx::RxHalf;
-use crate::rx::Wanted;
-use crate::sctp::window::RxWindow;
-use crate::sctp::window::WORDS;
-use crate::stag::Access;
-use crate::stag::Denied;
-use crate::stag::Memory;
-use crate::stag::Range;
-use crate::stag::Stag;
-use crate::tx;
-use crate::tx::Operation;
-use crate::tx::Outgoing;
-use crate::tx::Payload;
-use crate::tx::Posted;
-use crate::tx::Request;
-use crate::tx::TxHalf;
+use crate::fault::{Fault, Violation};
+use crate::header::{Header, Model, ReadRequest};
+use crate::order::{InOrder, Order};
+use crate::rx::{
+    self, Delivery, HashKey, InboundRequest, InboundSlot, Outstanding, Placement, Receive, Refusal,
+    RxHalf, Wanted,
+};
+use crate::sctp::window::{RxWindow, WORDS};
+use crate::stag::{Access, Denied, Memory, Range, Stag};
+use crate::tx::{self, Operation, Outgoing, Payload, Posted, Request, TxHalf};
 
 struct Queues;
 

@@ -7,8 +7,7 @@
 //! flags of each slot. A process hands a request over by setting [`VALID`], and gets the slot back
 //! when the device has stored 0; of a Completion Queue it is the other way round.
 
-use crate::cqe::Arm;
-use crate::cqe::Cqe;
+use crate::cqe::{Arm, Cqe};
 use crate::rqe::Rqe;
 use crate::sqe::Sqe;
 

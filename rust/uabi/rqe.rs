@@ -9,8 +9,7 @@
 //!         16-111   list: 6 times address (8), length (4), local key (4)
 //! ```
 
-use crate::sg_list::Refusal;
-use crate::sg_list::SgList;
+use crate::sg_list::{Refusal, SgList};
 
 /// A request of a Receive Queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

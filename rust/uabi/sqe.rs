@@ -14,10 +14,7 @@
 //! ```
 
 use crate::cqe::Opcode;
-use crate::sg_list::Inline;
-use crate::sg_list::Refusal;
-use crate::sg_list::SgList;
-use crate::sg_list::Sge;
+use crate::sg_list::{Inline, Refusal, SgList, Sge};
 
 /// A request of a Send Queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,7 @@ use std::hint::black_box;
 
 use operations::*;
 use rdmap::order::InOrder;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
+use rdmap::sctp::window::{RxWindow, WORDS};
 
 fn main() {
     let mut tx = tx_half::<InOrder>();

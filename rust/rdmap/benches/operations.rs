@@ -5,28 +5,9 @@
 
 use rdmap::atomic::Atomic;
 use rdmap::order::Order;
-use rdmap::rx;
-use rdmap::rx::Delivery;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Placement;
-use rdmap::rx::Receive;
-use rdmap::rx::RxHalf;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
-use rdmap::tx;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Payload;
-use rdmap::tx::Posted;
-use rdmap::tx::Request;
-use rdmap::tx::Status;
-use rdmap::tx::TxHalf;
+use rdmap::rx::{self, Delivery, HashKey, InboundSlot, Outstanding, Placement, Receive, RxHalf};
+use rdmap::stag::{Access, Denied, Memory, Range, Region, Stag};
+use rdmap::tx::{self, Operation, Outgoing, Payload, Posted, Request, Status, TxHalf};
 
 pub struct Queues;
 

@@ -10,11 +10,8 @@
 //! there, verifies them with [`Layout::verify`], and only then passes the ULPDU to DDP.
 
 use crate::fault::LlpError;
-use crate::mpa::crc;
-use crate::mpa::crc::Crc;
-use crate::mpa::marker::Piece;
-use crate::mpa::marker::Pieces;
-use crate::mpa::marker::Position;
+use crate::mpa::crc::{self, Crc};
+use crate::mpa::marker::{Piece, Pieces, Position};
 
 /// The length of the length field in octets.
 pub const LENGTH_LEN: usize = 2;

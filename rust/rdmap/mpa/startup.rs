@@ -10,13 +10,9 @@
 //! [`Initiator`] and [`Responder`] are the two ends. The responder must not send before it has
 //! received an FPDU (RFC 5044, section 7.1.2): until then it is [gated](Responder::may_send).
 
-use crate::enhanced::Enhanced;
-use crate::enhanced::ReadLimits;
-use crate::enhanced::RtrMessages;
-use crate::fault::LlpError;
-use crate::fault::Misuse;
-use crate::wire::put;
-use crate::wire::Reader;
+use crate::enhanced::{Enhanced, ReadLimits, RtrMessages};
+use crate::fault::{LlpError, Misuse};
+use crate::wire::{put, Reader};
 
 const REQUEST_KEY: [u8; 16] = *b"MPA ID Req Frame";
 const REPLY_KEY: [u8; 16] = *b"MPA ID Rep Frame";

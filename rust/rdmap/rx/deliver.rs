@@ -3,20 +3,11 @@
 //! Delivery in the order of the sender, and the checks that belong to it (RFC 5040, sections 5.5
 //! and 7; RFC 7306, sections 5.4 and 7).
 
-use crate::fault::Fault;
-use crate::fault::Violation;
-use crate::order::Order;
-use crate::order::Seq;
+use crate::fault::{Fault, Violation};
+use crate::order::{Order, Seq};
 use crate::rx::message::Message;
-use crate::rx::Awaited;
-use crate::rx::Delivery;
-use crate::rx::InboundSlot;
-use crate::rx::RxHalf;
-use crate::rx::Slots;
-use crate::rx::State;
-use crate::rx::Wanted;
-use crate::stag::Access;
-use crate::stag::Memory;
+use crate::rx::{Awaited, Delivery, InboundSlot, RxHalf, Slots, State, Wanted};
+use crate::stag::{Access, Memory};
 
 /// The kind of the message to deliver next, the oldest of all.
 #[derive(Clone, Copy)]

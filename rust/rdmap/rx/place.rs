@@ -3,36 +3,16 @@
 //! Placement: the checks of a segment that arrives, and its destination (RFC 5041, sections 5 and
 //! 7.1; RFC 5040, section 7.2; RFC 7306, section 8.2).
 
-use crate::atomic::exactly;
-use crate::atomic::identifier;
-use crate::atomic::AtomicRequest;
-use crate::atomic::AtomicResponse;
-use crate::fault::Fault;
-use crate::fault::OffendingSegment;
-use crate::fault::Violation;
-use crate::header::Header;
-use crate::header::Model;
-use crate::header::ReadRequest;
-use crate::header::Untagged;
-use crate::order::Invalid;
-use crate::order::Order;
-use crate::order::Seq;
+use crate::atomic::{exactly, identifier, AtomicRequest, AtomicResponse};
+use crate::fault::{Fault, OffendingSegment, Violation};
+use crate::header::{Header, Model, ReadRequest, Untagged};
+use crate::order::{Invalid, Order, Seq};
 use crate::rx::message::Message;
-use crate::rx::Awaited;
-use crate::rx::Immediate;
-use crate::rx::InboundRequest;
-use crate::rx::Placement;
-use crate::rx::Refusal;
-use crate::rx::RxHalf;
-use crate::rx::Slots;
-use crate::rx::State;
-use crate::rx::Wanted;
+use crate::rx::{
+    Awaited, Immediate, InboundRequest, Placement, Refusal, RxHalf, Slots, State, Wanted,
+};
 use crate::serial::ahead_u32;
-use crate::stag::Access;
-use crate::stag::Denied;
-use crate::stag::Memory;
-use crate::stag::Range;
-use crate::stag::Stag;
+use crate::stag::{Access, Denied, Memory, Range, Stag};
 use crate::terminate::Terminate;
 use crate::wire::size;
 

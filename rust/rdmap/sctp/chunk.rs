@@ -9,8 +9,7 @@
 
 use crate::enhanced::Enhanced;
 use crate::fault::Misuse;
-use crate::wire::put;
-use crate::wire::Reader;
+use crate::wire::{put, Reader};
 
 /// The adaptation layer indication of DDP, in INIT and INIT ACK.
 pub const ADAPTATION: u32 = 1;

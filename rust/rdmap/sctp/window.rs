@@ -9,11 +9,8 @@
 
 use core::ops::DerefMut;
 
-use crate::order::Invalid;
-use crate::order::Order;
-use crate::order::Seq;
-use crate::serial::ahead_u16;
-use crate::serial::low_u16;
+use crate::order::{Invalid, Order, Seq};
+use crate::serial::{ahead_u16, low_u16};
 
 /// The greatest number of unacknowledged chunks in one direction.
 pub const MAX_OUTSTANDING: u16 = 32_767;

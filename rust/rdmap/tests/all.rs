@@ -23,8 +23,21 @@ mod sessions;
 mod streams;
 mod tx;
 
-use proptest::test_runner::Config;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::test_runner::{Config, FileFailurePersistence};
+
+/// The slots of a stream, in vectors.
+pub struct Queues;
+
+impl rdmap::rx::Slots for Queues {
+    type Receives = Vec<rdmap::rx::Receive>;
+    type Inbound = Vec<rdmap::rx::InboundSlot>;
+    type Outstanding = Vec<rdmap::rx::Outstanding>;
+}
+
+impl rdmap::tx::Slots for Queues {
+    type Requests = Vec<rdmap::tx::Posted>;
+    type Responses = Vec<rdmap::rx::InboundRequest>;
+}
 
 /// Returns a configuration of property tests in which what once failed stands beside the test, as
 /// `cm.proptest-regressions`, and is tried first.

@@ -7,16 +7,10 @@ use std::rc::Rc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rdmap::cm::clamp_reads;
-use rdmap::cm::Accepting;
-use rdmap::cm::ConnectError;
-use rdmap::cm::Connecting;
-use rdmap::cm::Established;
-use rdmap::cm::Event;
-use rdmap::cm::Id;
-use rdmap::cm::NoEntry;
-use rdmap::cm::PrivateData;
-use rdmap::cm::Reply;
+use rdmap::cm::{
+    clamp_reads, Accepting, ConnectError, Connecting, Established, Event, Id, NoEntry, PrivateData,
+    Reply,
+};
 
 /// States of an `iw_cm_id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

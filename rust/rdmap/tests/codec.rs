@@ -5,28 +5,11 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::ReadDepth;
-use rdmap::fault::Cause;
-use rdmap::fault::Code;
-use rdmap::fault::Fault;
-use rdmap::fault::Misuse;
-use rdmap::fault::OffendingSegment;
-use rdmap::fault::Violation;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::ReadRequest;
-use rdmap::header::Untagged;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Control;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::chunk::PPID_CONTROL;
-use rdmap::sctp::chunk::PPID_SEGMENT;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
+use rdmap::enhanced::{Enhanced, ReadDepth};
+use rdmap::fault::{Cause, Code, Fault, Misuse, OffendingSegment, Violation};
+use rdmap::header::{Header, Model, ReadRequest, Untagged};
+use rdmap::sctp::chunk::{Body, Chunk, Control, Function, PPID_CONTROL, PPID_SEGMENT};
+use rdmap::stag::{Access, Denied, Region, Stag};
 use rdmap::terminate::Terminate;
 
 fn untagged() -> impl Strategy<Value = Untagged> {

@@ -2,31 +2,19 @@
 
 //! Vectors from the RFCs, from dissectors and from other implementations, octet for octet.
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicResponse;
-use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::ReadDepth;
-use rdmap::enhanced::ReadLimits;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::Untagged;
+use rdmap::atomic::{Atomic, AtomicResponse};
+use rdmap::enhanced::{Enhanced, ReadDepth, ReadLimits};
+use rdmap::header::{Header, Model, Untagged};
 use rdmap::mpa::crc::Crc;
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Initiator;
-use rdmap::mpa::startup::Kind;
-use rdmap::mpa::startup::Offer;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Request;
-use rdmap::tx::TxHalf;
+use rdmap::mpa::startup::{Frame, Initiator, Kind, Offer};
+use rdmap::stag::{Range, Stag};
+use rdmap::tx::{Operation, Outgoing, Request, TxHalf};
 
 use crate::rx::ByStag;
 use crate::tx::tx_half;
-use crate::tx::Queues;
+use crate::Queues;
 
 fn send(msn: u32) -> Header {
     Header {

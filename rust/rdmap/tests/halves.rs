@@ -2,30 +2,18 @@
 
 //! Both halves of one stream, in two contexts: calls of one between two calls of the other.
 
-use rdmap::order::InOrder;
-use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Receive;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Posted;
-use rdmap::tx::TxHalf;
+use rdmap::order::{InOrder, Order};
+use rdmap::rx::{
+    Delivery, HashKey, InboundRequest, InboundSlot, Outstanding, Receive, Refusal, RxHalf,
+};
+use rdmap::tx::{Outgoing, Posted, TxHalf};
 
-use crate::rx::code;
-use crate::rx::read_of;
-use crate::rx::request;
-use crate::rx::ByStag;
-use crate::rx::Queues as RxQueues;
-use crate::tx::Queues as TxQueues;
+use crate::rx::{code, read_of, request, ByStag};
+use crate::Queues;
 
 struct Stream {
-    rx: RxHalf<InOrder, RxQueues>,
-    tx: TxHalf<TxQueues>,
+    rx: RxHalf<InOrder, Queues>,
+    tx: TxHalf<Queues>,
     requests: u32,
 }
 

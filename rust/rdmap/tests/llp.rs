@@ -8,33 +8,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rdmap::enhanced::ReadLimits;
-use rdmap::fault::Code;
-use rdmap::fault::Fault;
-use rdmap::fault::LlpError;
+use rdmap::fault::{Code, Fault, LlpError};
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::Failed;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Initiator;
-use rdmap::mpa::startup::Kind;
-use rdmap::mpa::startup::Offer;
-use rdmap::mpa::startup::Outcome;
-use rdmap::mpa::startup::Responder;
-use rdmap::order::Invalid;
-use rdmap::order::Order;
+use rdmap::mpa::startup::{Failed, Frame, Initiator, Kind, Offer, Outcome, Responder};
+use rdmap::order::{Invalid, Order};
 use rdmap::sctp::chunk::Function;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::Session;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
+use rdmap::sctp::session::{Event, Indication, Session};
+use rdmap::sctp::window::{RxWindow, WORDS};
 
-use crate::rx::arrive;
-use crate::rx::deliver;
-use crate::rx::ordered;
-use crate::rx::send;
-use crate::tx::terminate;
-use crate::tx::tx_half;
+use crate::rx::{arrive, deliver, ordered, send};
+use crate::tx::{terminate, tx_half};
 
 fn start(markers: bool) -> Position {
     match markers {

@@ -6,26 +6,12 @@
 use core::ops::DerefMut;
 
 use crate::atomic::Atomic;
-use crate::fault::Fault;
-use crate::fault::Misuse;
-use crate::order::InOrder;
-use crate::order::Order;
-use crate::order::Seq;
-use crate::rx;
-use crate::rx::Delivery;
-use crate::rx::Placement;
-use crate::rx::Refusal;
-use crate::rx::RxHalf;
-use crate::sctp::window::Bits;
-use crate::sctp::window::RxWindow;
-use crate::stag::Access;
-use crate::stag::Denied;
-use crate::stag::Memory;
-use crate::stag::Range;
-use crate::stag::Stag;
-use crate::tx;
-use crate::tx::Outgoing;
-use crate::tx::TxHalf;
+use crate::fault::{Fault, Misuse};
+use crate::order::{InOrder, Order, Seq};
+use crate::rx::{self, Delivery, Placement, Refusal, RxHalf};
+use crate::sctp::window::{Bits, RxWindow};
+use crate::stag::{Access, Denied, Memory, Range, Stag};
+use crate::tx::{self, Outgoing, TxHalf};
 
 /// Slices of another owner.
 pub struct Slices;

@@ -7,13 +7,9 @@
 use std::panic::catch_unwind;
 
 use rdmap::order::InOrder;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
+use rdmap::sctp::window::{Bits, RxWindow};
 
-use crate::model;
-use crate::model::Bug;
-use crate::model::Llp;
-use crate::model::Wrong;
+use crate::model::{self, Bug, Llp, Wrong};
 use crate::streams::random;
 
 /// All bugs. The marked ones are no bugs over an LLP that keeps the order.

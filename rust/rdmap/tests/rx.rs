@@ -9,43 +9,18 @@ mod reordered;
 mod sends;
 mod stream;
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicRequest;
-use rdmap::fault::Code;
-use rdmap::fault::Fault;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::ReadRequest;
-use rdmap::header::Untagged;
-use rdmap::order::InOrder;
-use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Placement;
-use rdmap::rx::Receive;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Slots;
-use rdmap::rx::HEAD_LEN;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::atomic::{Atomic, AtomicRequest};
+use rdmap::fault::{Code, Fault};
+use rdmap::header::{Header, Model, ReadRequest, Untagged};
+use rdmap::order::{InOrder, Order};
+use rdmap::rx::{
+    Delivery, HashKey, InboundSlot, Outstanding, Placement, Receive, Refusal, RxHalf, HEAD_LEN,
+};
+use rdmap::sctp::window::{Bits, RxWindow, WORDS};
+use rdmap::stag::{Access, Denied, Memory, Range, Stag};
 use rdmap::terminate::Terminate;
 
-pub struct Queues;
-
-impl Slots for Queues {
-    type Receives = Vec<Receive>;
-    type Inbound = Vec<InboundSlot>;
-    type Outstanding = Vec<Outstanding>;
-}
+use crate::Queues;
 
 /// Memory whose answer depends on the STag: 0 to 5 are denials, everything else is allowed.
 pub struct ByStag;

@@ -8,21 +8,9 @@
 
 use rdmap::enhanced::Enhanced;
 use rdmap::order::Order;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Control;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::chunk::PPID_CONTROL;
-use rdmap::sctp::chunk::PPID_SEGMENT;
-use rdmap::sctp::session::Action;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::Session;
-use rdmap::sctp::session::State;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::TxWindow;
-use rdmap::sctp::window::WORDS;
+use rdmap::sctp::chunk::{Body, Chunk, Control, Function, PPID_CONTROL, PPID_SEGMENT};
+use rdmap::sctp::session::{Action, Event, Indication, Session, State};
+use rdmap::sctp::window::{Bits, RxWindow, TxWindow, WORDS};
 
 use crate::model::Choices;
 use crate::streams::Random;

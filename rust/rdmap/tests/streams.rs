@@ -6,13 +6,9 @@
 
 use rdmap::fault::Code;
 use rdmap::order::InOrder;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
+use rdmap::sctp::window::{Bits, RxWindow};
 
-use crate::model;
-use crate::model::Choices;
-use crate::model::Llp;
-use crate::model::WRONGS;
+use crate::model::{self, Choices, Llp, WRONGS};
 
 /// A generator of numbers (xorshift64*).
 pub struct Random(pub u64);

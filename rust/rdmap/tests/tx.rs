@@ -9,46 +9,16 @@ mod immediate;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rdmap::atomic::Atomic;
-use rdmap::fault::Fault;
-use rdmap::fault::Misuse;
-use rdmap::fault::OffendingSegment;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::ReadRequest;
-use rdmap::header::Untagged;
+use rdmap::fault::{Fault, Misuse, OffendingSegment};
+use rdmap::header::{Header, Model, ReadRequest, Untagged};
 use rdmap::mpa::frame;
 use rdmap::order::InOrder;
-use rdmap::rx;
-use rdmap::rx::Closed;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Receive;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Wanted;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::rx::{Closed, HashKey, InboundRequest, RxHalf, Wanted};
+use rdmap::stag::{Access, Denied, Memory, Range, Stag};
 use rdmap::terminate::Terminate;
-use rdmap::tx::Completion;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Payload;
-use rdmap::tx::Posted;
-use rdmap::tx::Request;
-use rdmap::tx::Slots;
-use rdmap::tx::Status;
-use rdmap::tx::TxHalf;
+use rdmap::tx::{Completion, Operation, Outgoing, Payload, Posted, Request, Status, TxHalf};
 
-pub struct Queues;
-
-impl Slots for Queues {
-    type Requests = Vec<Posted>;
-    type Responses = Vec<InboundRequest>;
-}
+use crate::Queues;
 
 /// Memory that exists, or existed.
 struct All(Result<(), Denied>);
@@ -80,13 +50,7 @@ fn tx_half_over(ord: u16, in_order: bool) -> TxHalf<Queues> {
 
 /// Returns the proof that the receive half of a stream is closed.
 fn closed() -> Closed {
-    struct None;
-    impl rx::Slots for None {
-        type Receives = Vec<Receive>;
-        type Inbound = Vec<InboundSlot>;
-        type Outstanding = Vec<Outstanding>;
-    }
-    let mut rx = RxHalf::<_, None>::new(InOrder::new(), HashKey(0, 0), vec![], vec![], vec![]);
+    let mut rx = RxHalf::<_, Queues>::new(InOrder::new(), HashKey(0, 0), vec![], vec![], vec![]);
     rx.close().unwrap()
 }
 

@@ -3,37 +3,17 @@
 //! The next segment: scheduling, and cutting of messages into segments (RFC 5041, section 5.2), and
 //! atomic operations of the peer at their turn (RFC 7306, section 7).
 
-use crate::atomic::identifier;
-use crate::atomic::Atomic;
-use crate::atomic::AtomicRequest;
-use crate::atomic::AtomicResponse;
-use crate::fault::Fault;
-use crate::fault::Misuse;
-use crate::fault::Violation;
-use crate::header::Header;
-use crate::header::Model;
-use crate::header::ReadRequest;
-use crate::header::Untagged;
-use crate::rx::InboundRequest;
-use crate::rx::Wanted;
+use crate::atomic::{identifier, Atomic, AtomicRequest, AtomicResponse};
+use crate::fault::{Fault, Misuse, Violation};
+use crate::header::{Header, Model, ReadRequest, Untagged};
+use crate::rx::{InboundRequest, Wanted};
 use crate::serial::low_u32;
-use crate::stag::Access;
-use crate::stag::Memory;
-use crate::stag::Range;
-use crate::stag::Stag;
+use crate::stag::{Access, Memory, Range, Stag};
 use crate::terminate::Terminate;
-use crate::tx::Message;
-use crate::tx::Offered;
-use crate::tx::Operation;
-use crate::tx::Outgoing;
-use crate::tx::Payload;
-use crate::tx::Progress;
-use crate::tx::Slots;
-use crate::tx::State;
-use crate::tx::TxHalf;
-use crate::tx::HEADER_LEN;
-use crate::wire::size;
-use crate::wire::Octets;
+use crate::tx::{
+    Message, Offered, Operation, Outgoing, Payload, Progress, Slots, State, TxHalf, HEADER_LEN,
+};
+use crate::wire::{size, Octets};
 
 impl<S: Slots> TxHalf<S> {
     /// Returns the next segment, of at most `mulpdu` octets. `None` if there is nothing to send.

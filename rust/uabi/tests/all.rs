@@ -14,8 +14,7 @@ mod completions;
 mod golden;
 mod requests;
 
-use proptest::test_runner::Config;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::test_runner::{Config, FileFailurePersistence};
 
 /// Returns a configuration of property tests in which what once failed stands beside the test, as
 /// `requests.proptest-regressions`, and is tried first.

@@ -5,9 +5,7 @@
 
 use proptest::option;
 use proptest::prelude::*;
-use uabi::cqe::Cqe;
-use uabi::cqe::Opcode;
-use uabi::cqe::Status;
+use uabi::cqe::{Cqe, Opcode, Status};
 
 fn opcode() -> impl Strategy<Value = Opcode> {
     prop_oneof![

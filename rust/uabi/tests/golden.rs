@@ -5,19 +5,12 @@
 
 #![cfg(target_endian = "little")]
 
-use uabi::cqe::Cqe;
-use uabi::cqe::Opcode;
-use uabi::cqe::Status;
-use uabi::response;
-use uabi::response::MappedRing;
-use uabi::response::MmapOffset;
+use uabi::cqe::{Cqe, Opcode, Status};
+use uabi::response::{self, MappedRing, MmapOffset};
 use uabi::ring::Slots;
 use uabi::rqe::Rqe;
-use uabi::sg_list::Refusal;
-use uabi::sg_list::Sge;
-use uabi::sqe::Operation;
-use uabi::sqe::Payload;
-use uabi::sqe::Sqe;
+use uabi::sg_list::{Refusal, Sge};
+use uabi::sqe::{Operation, Payload, Sqe};
 
 /// Makes an entry of its octets and of `rest` behind them.
 fn entry<const N: usize>(front: &[u8], rest: u8) -> [u64; N] {

@@ -7,12 +7,8 @@ use proptest::array::uniform32;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use uabi::rqe::Rqe;
-use uabi::sg_list::Inline;
-use uabi::sg_list::Refusal;
-use uabi::sg_list::SgList;
-use uabi::sqe::Operation;
-use uabi::sqe::Payload;
-use uabi::sqe::Sqe;
+use uabi::sg_list::{Inline, Refusal, SgList};
+use uabi::sqe::{Operation, Payload, Sqe};
 
 fn number(octets: &[u8], at: usize, length: usize) -> u128 {
     let mut field = octets[at..][..length].to_vec();

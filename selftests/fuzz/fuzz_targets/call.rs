@@ -13,16 +13,10 @@
 )]
 
 use libfuzzer_sys::fuzz_target;
-use proto::call::parse;
-use proto::call::Call;
-use proto::call::Incoming;
-use proto::call::Part;
-use proto::call::Policy;
-use proto::call::Rejection;
+use proto::call::{parse, Call, Incoming, Part, Policy, Rejection};
 use proto::chunk::Limits;
 use proto::rdma_error::ErrorMessage;
-use proto::reply_builder::Placement;
-use proto::reply_builder::ReplyBuilder;
+use proto::reply_builder::{Placement, ReplyBuilder};
 use proto::upper_layer_binding::Binding;
 
 const POLICY: Policy = Policy {

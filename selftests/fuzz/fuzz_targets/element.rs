@@ -12,17 +12,11 @@
 )]
 
 use libfuzzer_sys::fuzz_target;
-use uabi::cqe::Arm;
-use uabi::cqe::Cqe;
-use uabi::cqe::Status;
-use uabi::ring::Queue;
-use uabi::ring::Ring;
-use uabi::ring::Slots;
+use uabi::cqe::{Arm, Cqe, Status};
+use uabi::ring::{Queue, Ring, Slots};
 use uabi::rqe::Rqe;
 use uabi::sg_list::SgList;
-use uabi::sqe::Operation;
-use uabi::sqe::Payload;
-use uabi::sqe::Sqe;
+use uabi::sqe::{Operation, Payload, Sqe};
 
 /// Takes words from the input, which goes on with zeros.
 fn words<const N: usize>(input: &mut &[u8]) -> [u64; N] {

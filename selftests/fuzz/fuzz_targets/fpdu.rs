@@ -15,8 +15,7 @@
 use libfuzzer_sys::fuzz_target;
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Kind;
+use rdmap::mpa::startup::{Frame, Kind};
 
 fuzz_target!(|input: &[u8]| {
     let Some((first, input)) = input.split_first() else {

@@ -12,12 +12,7 @@
 )]
 
 use libfuzzer_sys::fuzz_target;
-use proto::plan::Argument;
-use proto::plan::CallForm;
-use proto::plan::Plan;
-use proto::plan::ReplyForm;
-use proto::plan::Sizes;
-use proto::plan::Thresholds;
+use proto::plan::{Argument, CallForm, Plan, ReplyForm, Sizes, Thresholds};
 use proto::xdr::roundup;
 
 /// Takes numbers from the input: up to eight bytes, the first says how many.

@@ -12,10 +12,8 @@
 )]
 
 use libfuzzer_sys::fuzz_target;
-use proto::cm_private_data::may_invalidate;
-use proto::cm_private_data::PrivateData;
-use proto::plan::Role;
-use proto::plan::Thresholds;
+use proto::cm_private_data::{may_invalidate, PrivateData};
+use proto::plan::{Role, Thresholds};
 
 fuzz_target!(|bytes: &[u8]| {
     let ours = PrivateData::new(4096, 8192, true).unwrap();

@@ -13,9 +13,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use proto::chunk::Segment;
-use proto::reply::parse;
-use proto::reply::Incoming;
-use proto::reply::Offer;
+use proto::reply::{parse, Incoming, Offer};
 
 fuzz_target!(|message: &[u8]| {
     let parsed = parse(message);

@@ -13,28 +13,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::atomic::Atomic;
-use rdmap::order::InOrder;
-use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Placement;
-use rdmap::rx::Receive;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Slots;
-use rdmap::rx::Wanted;
-use rdmap::rx::HEAD_LEN;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
+use rdmap::order::{InOrder, Order};
+use rdmap::rx::{
+    Delivery, HashKey, InboundSlot, Outstanding, Placement, Receive, Refusal, RxHalf, Slots,
+    Wanted, HEAD_LEN,
+};
+use rdmap::sctp::window::{Bits, RxWindow, WORDS};
+use rdmap::stag::{Access, Denied, Memory, Range, Region, Stag};
 use rdmap::terminate::Terminate;
 
 const CAPACITY: u32 = 64;

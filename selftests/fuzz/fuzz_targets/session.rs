@@ -14,16 +14,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::order::Order;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::Session;
-use rdmap::sctp::session::State;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
+use rdmap::sctp::chunk::{Body, Chunk, Function};
+use rdmap::sctp::session::{Event, Indication, Session, State};
+use rdmap::sctp::window::{Bits, RxWindow, WORDS};
 
 fuzz_target!(|input: &[u8]| {
     let bits: Box<Bits> = Box::new([0; WORDS]);

@@ -14,16 +14,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::enhanced::ReadLimits;
-use rdmap::fault::LlpError;
-use rdmap::fault::Misuse;
-use rdmap::mpa::startup::Failed;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Initiator;
-use rdmap::mpa::startup::Kind;
-use rdmap::mpa::startup::Offer;
-use rdmap::mpa::startup::Outcome;
-use rdmap::mpa::startup::Responder;
-use rdmap::mpa::startup::StreamParams;
+use rdmap::fault::{LlpError, Misuse};
+use rdmap::mpa::startup::{
+    Failed, Frame, Initiator, Kind, Offer, Outcome, Responder, StreamParams,
+};
 
 /// The frame with which the octets begin. However much of it has arrived, the outcome only ever becomes clearer.
 fn parse(kind: Kind, octets: &[u8]) -> Option<(Frame<'_>, &[u8])> {

@@ -13,8 +13,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::order::InOrder;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
+use rdmap::sctp::window::{Bits, RxWindow};
 
 use input::Input;
 

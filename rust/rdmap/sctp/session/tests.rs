@@ -3,14 +3,8 @@
 //! Tests: the sequences of RFC 5043, section 6, and those that break its rules.
 
 use crate::order::Seq;
-use crate::sctp::chunk::Chunk;
-use crate::sctp::chunk::Function;
-use crate::sctp::chunk::PPID_SEGMENT;
-use crate::sctp::session::Action;
-use crate::sctp::session::Event;
-use crate::sctp::session::Indication;
-use crate::sctp::session::Session;
-use crate::sctp::session::State;
+use crate::sctp::chunk::{Chunk, Function, PPID_SEGMENT};
+use crate::sctp::session::{Action, Event, Indication, Session, State};
 
 fn control(function: Function, seq: Seq) -> Event {
     Event::Control {

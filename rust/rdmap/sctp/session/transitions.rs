@@ -4,12 +4,7 @@
 //! and its end.
 
 use crate::sctp::chunk::Function;
-use crate::sctp::session::Action;
-use crate::sctp::session::Event;
-use crate::sctp::session::Indication;
-use crate::sctp::session::LocalEnd;
-use crate::sctp::session::Session;
-use crate::sctp::session::State;
+use crate::sctp::session::{Action, Event, Indication, LocalEnd, Session, State};
 
 impl Session {
     pub(super) fn free(&mut self, event: Event) -> Action {

@@ -2,29 +2,16 @@
 
 //! One end: the engine, its memory, and its requests.
 
-use rdmap::rx;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Placement;
-use rdmap::rx::Receive;
-use rdmap::rx::RxHalf;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
-use rdmap::tx;
-use rdmap::tx::Completion;
-use rdmap::tx::Operation;
-use rdmap::tx::Posted;
-use rdmap::tx::Status;
-use rdmap::tx::TxHalf;
+use rdmap::rx::{
+    self, HashKey, InboundRequest, InboundSlot, Outstanding, Placement, Receive, RxHalf,
+};
+use rdmap::stag::{Region, Stag};
+use rdmap::tx::{self, Completion, Operation, Posted, Status, TxHalf};
 use std::collections::BTreeMap;
 
 use super::memory::Regions;
 use super::planted::Bug;
-use super::terms::Choices;
-use super::terms::Llp;
-use super::terms::Summary;
+use super::terms::{Choices, Llp, Summary};
 
 const RECEIVES: usize = 6;
 /// The length of a Receive in octets.

@@ -6,12 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rdmap::atomic::Atomic;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
+use rdmap::stag::{Access, Denied, Memory, Range, Region, Stag};
 
 use super::planted::Bug;
 

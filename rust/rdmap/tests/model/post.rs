@@ -4,30 +4,15 @@
 
 use rdmap::atomic::Atomic;
 use rdmap::header::ReadRequest;
-use rdmap::stag::Range;
-use rdmap::stag::Region;
-use rdmap::stag::Stag;
-use rdmap::tx::Operation;
-use rdmap::tx::Request;
+use rdmap::stag::{Range, Region, Stag};
+use rdmap::tx::{Operation, Request};
 
-use super::end::End;
-use super::end::Work;
-use super::end::BASE;
-use super::end::CAPACITY;
-use super::end::COUNTED;
-use super::end::COUNTERS;
-use super::end::COUNTERS_BASE;
-use super::end::FOREIGN;
-use super::end::READ;
-use super::end::READABLE;
-use super::end::READABLE_LENGTH;
-use super::end::SINK;
-use super::end::WRITABLE;
-use super::end::WRITE;
+use super::end::{
+    End, Work, BASE, CAPACITY, COUNTED, COUNTERS, COUNTERS_BASE, FOREIGN, READ, READABLE,
+    READABLE_LENGTH, SINK, WRITABLE, WRITE,
+};
 use super::planted::Bug;
-use super::terms::Choices;
-use super::terms::Llp;
-use super::terms::Wrong;
+use super::terms::{Choices, Llp, Wrong};
 
 impl<L: Llp> End<L> {
     fn message(choices: &mut impl Choices, limit: u32) -> Vec<u8> {

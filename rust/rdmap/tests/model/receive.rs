@@ -3,21 +3,13 @@
 //! Segments arrive at an end, and messages are delivered.
 
 use rdmap::fault::Fault;
-use rdmap::rx::Delivery;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::Wanted;
-use rdmap::rx::HEAD_LEN;
-use rdmap::stag::Access;
-use rdmap::stag::Range;
+use rdmap::rx::{Delivery, InboundRequest, Placement, Refusal, Wanted, HEAD_LEN};
+use rdmap::stag::{Access, Range};
 use rdmap::tx::Operation;
 
 use super::end::End;
 use super::planted::Bug;
-use super::terms::Flying;
-use super::terms::Llp;
-use super::terms::Summary;
+use super::terms::{Flying, Llp, Summary};
 
 impl<L: Llp> End<L> {
     /// A segment arrives.

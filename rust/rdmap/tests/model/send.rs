@@ -3,13 +3,10 @@
 //! Segments leave an end.
 
 use rdmap::stag::Range;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Payload;
+use rdmap::tx::{Outgoing, Payload};
 
 use super::end::End;
-use super::terms::Choices;
-use super::terms::Flying;
-use super::terms::Llp;
+use super::terms::{Choices, Flying, Llp};
 
 impl<L: Llp> End<L> {
     /// Cuts the next segment and passes it to the LLP.

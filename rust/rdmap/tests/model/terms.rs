@@ -3,11 +3,8 @@
 //! The terms of the model and of its users.
 
 use rdmap::fault::Code;
-use rdmap::order::InOrder;
-use rdmap::order::Order;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::WORDS;
+use rdmap::order::{InOrder, Order};
+use rdmap::sctp::window::{Bits, RxWindow, WORDS};
 
 /// A source of decisions about the next event.
 pub trait Choices {

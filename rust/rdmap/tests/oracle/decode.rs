@@ -2,46 +2,21 @@
 
 //! Decodes the octets of a vector to fields, and encodes the result again.
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicRequest;
-use rdmap::atomic::AtomicResponse;
+use rdmap::atomic::{Atomic, AtomicRequest, AtomicResponse};
 use rdmap::enhanced::Enhanced;
-use rdmap::fault::Cause;
-use rdmap::fault::LlpError;
-use rdmap::fault::Violation;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::ReadRequest;
-use rdmap::header::Untagged;
+use rdmap::fault::{Cause, LlpError, Violation};
+use rdmap::header::{Header, Model, ReadRequest, Untagged};
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Kind;
+use rdmap::mpa::startup::{Frame, Kind};
 use rdmap::order::InOrder;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundSlot;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Receive;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Slots;
-use rdmap::rx::HEAD_LEN;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::chunk::Illegal;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::rx::{HashKey, InboundSlot, Outstanding, Receive, Refusal, RxHalf, HEAD_LEN};
+use rdmap::sctp::chunk::{Body, Chunk, Function, Illegal};
+use rdmap::stag::{Access, Denied, Memory, Range, Stag};
 use rdmap::terminate::Terminate;
 
-use super::vector::hex;
-use super::vector::tell;
-use super::vector::Fields;
-use super::vector::Found;
-use super::vector::Vector;
+use super::vector::{hex, tell, Fields, Found, Vector};
+use crate::Queues;
 
 /// Returns the fields that this crate finds in the octets, and their encoding. There is no encoding
 /// if it refuses them.
@@ -170,14 +145,6 @@ fn fpdu(vector: &Vector) -> Decoded {
     let emitted = layout.emit(&[&ulpdu], vector.flag("crc"), &mut again);
     assert_eq!(emitted, Some(again.len()));
     Ok((fields, again))
-}
-
-struct Queues;
-
-impl Slots for Queues {
-    type Receives = Vec<Receive>;
-    type Inbound = Vec<InboundSlot>;
-    type Outstanding = Vec<Outstanding>;
 }
 
 /// Memory that grants every access: a refusal is one of the form.

@@ -2,39 +2,19 @@
 
 //! Encodings of this crate, with their fields.
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicRequest;
-use rdmap::atomic::AtomicResponse;
-use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::ReadDepth;
-use rdmap::enhanced::RtrMessages;
-use rdmap::fault::Fault;
-use rdmap::fault::LlpError;
-use rdmap::fault::OffendingSegment;
-use rdmap::fault::Violation;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::header::ReadRequest;
-use rdmap::header::Untagged;
+use rdmap::atomic::{Atomic, AtomicRequest, AtomicResponse};
+use rdmap::enhanced::{Enhanced, ReadDepth, RtrMessages};
+use rdmap::fault::{Fault, LlpError, OffendingSegment, Violation};
+use rdmap::header::{Header, Model, ReadRequest, Untagged};
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Kind;
-use rdmap::sctp::chunk::Control;
-use rdmap::sctp::chunk::Function;
-use rdmap::stag::Denied;
-use rdmap::stag::Stag;
+use rdmap::mpa::startup::{Frame, Kind};
+use rdmap::sctp::chunk::{Control, Function};
+use rdmap::stag::{Denied, Stag};
 use rdmap::terminate::Terminate;
 
-use super::decode::tell_atomic;
-use super::decode::tell_limits;
-use super::decode::tell_original;
-use super::decode::tell_read;
-use super::decode::tell_terminate;
-use super::vector::hex;
-use super::vector::tell;
-use super::vector::Fields;
-use super::vector::Vector;
+use super::decode::{tell_atomic, tell_limits, tell_original, tell_read, tell_terminate};
+use super::vector::{hex, tell, Fields, Vector};
 
 const ROUNDS: usize = 60;
 

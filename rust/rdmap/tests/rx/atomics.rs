@@ -2,37 +2,18 @@
 
 //! Atomic Requests of the peer, and Atomic Responses to those of this end (RFC 7306, section 5).
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicRequest;
-use rdmap::atomic::AtomicResponse;
-use rdmap::fault::Misuse;
-use rdmap::fault::OffendingSegment;
+use rdmap::atomic::{Atomic, AtomicRequest, AtomicResponse};
+use rdmap::fault::{Misuse, OffendingSegment};
 use rdmap::header::Untagged;
 use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Wanted;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::rx::{Delivery, InboundRequest, Placement, Refusal, RxHalf, Wanted};
+use rdmap::stag::{Range, Stag};
 
-use crate::rx::arrive;
-use crate::rx::atomic_request;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::ordered;
-use crate::rx::read_of;
-use crate::rx::refused;
-use crate::rx::reordered;
-use crate::rx::request;
-use crate::rx::tagged;
-use crate::rx::undeliverable;
-use crate::rx::untagged;
-use crate::rx::ByStag;
-use crate::rx::Queues;
-use crate::rx::ADD_ONE;
+use crate::rx::{
+    arrive, atomic_request, code, deliver, ordered, read_of, refused, reordered, request, tagged,
+    undeliverable, untagged, ByStag, ADD_ONE,
+};
+use crate::Queues;
 
 // Shows X5.2-1, X5.2-2, X5.2-6, X5.2-7, X5.2.2-1.
 #[test]

@@ -3,24 +3,13 @@
 //! Immediate Data (RFC 7306, section 6): a message with a Receive, beside Sends.
 
 use rdmap::header::Untagged;
-use rdmap::rx::Delivery;
-use rdmap::rx::Placement;
+use rdmap::rx::{Delivery, Placement};
 use rdmap::terminate::Terminate;
 
-use crate::rx::arrive;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::immediate;
-use crate::rx::ordered;
-use crate::rx::read_of;
-use crate::rx::refused;
-use crate::rx::reordered;
-use crate::rx::request;
-use crate::rx::send;
-use crate::rx::tagged;
-use crate::rx::undeliverable;
-use crate::rx::untagged;
-use crate::rx::ADD_ONE;
+use crate::rx::{
+    arrive, code, deliver, immediate, ordered, read_of, refused, reordered, request, send, tagged,
+    undeliverable, untagged, ADD_ONE,
+};
 
 const DATA: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 

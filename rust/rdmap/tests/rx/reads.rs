@@ -2,39 +2,21 @@
 
 //! Read Requests of the peer, and responses to Reads of this end.
 
-use rdmap::fault::Misuse;
-use rdmap::fault::OffendingSegment;
+use rdmap::fault::{Misuse, OffendingSegment};
 use rdmap::header::Untagged;
-use rdmap::order::InOrder;
-use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::HashKey;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::Outstanding;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::rx::Wanted;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::order::{InOrder, Order};
+use rdmap::rx::{
+    Delivery, HashKey, InboundRequest, Outstanding, Placement, Refusal, RxHalf, Wanted,
+};
+use rdmap::stag::{Range, Stag};
 use rdmap::terminate::Terminate;
 use rdmap::tx::Outgoing;
 
-use crate::rx::arrive;
-use crate::rx::as_tagged;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::ordered;
-use crate::rx::read_of;
-use crate::rx::refused;
-use crate::rx::reordered;
-use crate::rx::request;
-use crate::rx::tagged;
-use crate::rx::undeliverable;
-use crate::rx::untagged;
-use crate::rx::ByStag;
-use crate::rx::Ordered;
-use crate::rx::Queues;
+use crate::rx::{
+    arrive, as_tagged, code, deliver, ordered, read_of, refused, reordered, request, tagged,
+    undeliverable, untagged, ByStag, Ordered,
+};
+use crate::Queues;
 
 // Shows P5.2.1-2, P5.2.2-2, P6.1-2, P6.1-5, P8.1.1-11.
 #[test]

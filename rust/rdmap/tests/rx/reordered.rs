@@ -2,29 +2,14 @@
 
 //! Segments that arrive out of order: placed at once, delivered in the order of the sender.
 
-use rdmap::order::Invalid;
-use rdmap::order::Order;
-use rdmap::rx::Delivery;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::Wanted;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::order::{Invalid, Order};
+use rdmap::rx::{Delivery, InboundRequest, Placement, Refusal, Wanted};
+use rdmap::stag::{Range, Stag};
 
-use crate::rx::arrive;
-use crate::rx::atomic_request;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::immediate;
-use crate::rx::read_of;
-use crate::rx::reordered;
-use crate::rx::request;
-use crate::rx::send;
-use crate::rx::tagged;
-use crate::rx::terminate;
-use crate::rx::ByStag;
-use crate::rx::ADD_ONE;
+use crate::rx::{
+    arrive, atomic_request, code, deliver, immediate, read_of, reordered, request, send, tagged,
+    terminate, ByStag, ADD_ONE,
+};
 
 // Shows P3.1-9, P5.5-3, P5.5-7, P5.5-9, P5.5-14, P5.5-15, S10-2, D-7, X5.4-2, X6.3-3, X7-1, X7-2.
 #[test]

@@ -2,23 +2,14 @@
 
 //! Sends to the receive half: the Receive of each segment, and the completeness of messages.
 
-use rdmap::rx::Delivery;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
+use rdmap::rx::{Delivery, Placement, Refusal};
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 
-use crate::rx::arrive;
-use crate::rx::as_tagged;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::invalidating;
-use crate::rx::ordered;
-use crate::rx::refused;
-use crate::rx::send;
-use crate::rx::undeliverable;
-use crate::rx::untagged;
-use crate::rx::ByStag;
+use crate::rx::{
+    arrive, as_tagged, code, deliver, invalidating, ordered, refused, send, undeliverable,
+    untagged, ByStag,
+};
 
 // Shows P3.1-7, P5.3-2, P5.3-4, P5.3-7, P7.1-5, P7.2-1, D-9, D-10.
 #[test]

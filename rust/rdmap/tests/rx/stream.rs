@@ -6,33 +6,16 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use rdmap::atomic::Atomic;
-use rdmap::fault::Cause;
-use rdmap::fault::Code;
+use rdmap::fault::{Cause, Code};
 use rdmap::header::Untagged;
 use rdmap::order::Invalid;
-use rdmap::rx::Delivery;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::HEAD_LEN;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use rdmap::rx::{Delivery, Placement, Refusal, HEAD_LEN};
+use rdmap::stag::{Access, Denied, Memory, Range, Stag};
 
-use crate::rx::arrive;
-use crate::rx::code;
-use crate::rx::deliver;
-use crate::rx::invalidating;
-use crate::rx::ordered;
-use crate::rx::read_of;
-use crate::rx::refused;
-use crate::rx::request;
-use crate::rx::send;
-use crate::rx::tagged;
-use crate::rx::terminate;
-use crate::rx::untagged;
-use crate::rx::ByStag;
+use crate::rx::{
+    arrive, code, deliver, invalidating, ordered, read_of, refused, request, send, tagged,
+    terminate, untagged, ByStag,
+};
 
 // Shows P3.2-4, P5.1-2, P5.1-3, P5.1-8, P7.1-3, P8.1.1-1, P8.1.1-2, S6-3, D-5, D-9.
 #[test]

@@ -4,36 +4,16 @@
 
 use std::cell::Cell;
 
-use rdmap::atomic::Atomic;
-use rdmap::atomic::AtomicRequest;
-use rdmap::atomic::AtomicResponse;
-use rdmap::fault::Misuse;
-use rdmap::fault::OffendingSegment;
+use rdmap::atomic::{Atomic, AtomicRequest, AtomicResponse};
+use rdmap::fault::{Misuse, OffendingSegment};
 use rdmap::header::Header;
-use rdmap::rx::InboundRequest;
-use rdmap::rx::Wanted;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
-use rdmap::tx::Completion;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Request;
-use rdmap::tx::Status;
+use rdmap::rx::{InboundRequest, Wanted};
+use rdmap::stag::{Access, Denied, Memory, Range, Stag};
+use rdmap::tx::{Completion, Operation, Outgoing, Request, Status};
 
-use crate::tx::drain;
-use crate::tx::fenced;
-use crate::tx::inbound_read;
-use crate::tx::opcodes;
-use crate::tx::read;
-use crate::tx::send;
-use crate::tx::tx_half;
-use crate::tx::tx_half_over;
-use crate::tx::write;
-use crate::tx::All;
-use crate::tx::THERE;
+use crate::tx::{
+    drain, fenced, inbound_read, opcodes, read, send, tx_half, tx_half_over, write, All, THERE,
+};
 
 const ADD: Atomic = Atomic::FetchAdd { add: 3, mask: 0 };
 

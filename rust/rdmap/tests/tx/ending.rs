@@ -2,32 +2,13 @@
 
 //! Tests: faults, Terminates, and the end of the transmit half.
 
-use crate::tx::closed;
-use crate::tx::drain;
-use crate::tx::inbound_read;
-use crate::tx::opcodes;
-use crate::tx::read;
-use crate::tx::send;
-use crate::tx::terminate;
-use crate::tx::tx_half;
-use crate::tx::All;
-use crate::tx::Queues;
-use crate::tx::THERE;
-use rdmap::fault::Cause;
-use rdmap::fault::Fault;
-use rdmap::fault::LlpError;
-use rdmap::fault::Misuse;
+use crate::tx::{closed, drain, inbound_read, opcodes, read, send, terminate, tx_half, All, THERE};
+use crate::Queues;
+use rdmap::fault::{Cause, Fault, LlpError, Misuse};
 use rdmap::header::Header;
-use rdmap::stag::Denied;
-use rdmap::stag::Stag;
+use rdmap::stag::{Denied, Stag};
 use rdmap::terminate::Terminate;
-use rdmap::tx::Completion;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Request;
-use rdmap::tx::Status;
-use rdmap::tx::TxHalf;
-use rdmap::tx::HEADER_LEN;
+use rdmap::tx::{Completion, Operation, Outgoing, Request, Status, TxHalf, HEADER_LEN};
 
 // Shows P5.4-1, P5.4-5, P5.4-6, P7.1-5.
 #[test]

@@ -3,22 +3,10 @@
 //! A Write with Immediate Data: two messages, one request (RFC 7306, sections 6 and 7).
 
 use rdmap::fault::Fault;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
-use rdmap::tx::Completion;
-use rdmap::tx::Operation;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Payload;
-use rdmap::tx::Request;
-use rdmap::tx::Status;
+use rdmap::stag::{Range, Stag};
+use rdmap::tx::{Completion, Operation, Outgoing, Payload, Request, Status};
 
-use crate::tx::drain;
-use crate::tx::inbound_read;
-use crate::tx::offsets;
-use crate::tx::opcodes;
-use crate::tx::send;
-use crate::tx::tx_half;
-use crate::tx::THERE;
+use crate::tx::{drain, inbound_read, offsets, opcodes, send, tx_half, THERE};
 
 fn write_immediate(length: u32, solicited: bool) -> Request {
     Request {
