@@ -10,7 +10,7 @@ import time
 import sctp
 import segment
 
-PATIENCE = 15  # Seconds until what did not happen never will.
+TIMEOUT = 15  # Seconds that the other end has for anything.
 FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
 
 # Of linux/sctp.h, which Python does not know.
@@ -57,7 +57,7 @@ class Association:
         prepared.setsockopt(IPPROTO_SCTP, SCTP_RECVRCVINFO, 1)
         if adaptation:
             prepared.setsockopt(IPPROTO_SCTP, SCTP_ADAPTATION_LAYER, adaptation)
-        prepared.settimeout(PATIENCE)
+        prepared.settimeout(TIMEOUT)
         return prepared
 
     def begin(self, prepared):
@@ -78,7 +78,7 @@ class Association:
             listener.listen(1)
             found = cls.__new__(cls)
             found.begin(listener.accept()[0])
-        found.socket.settimeout(PATIENCE)
+        found.socket.settimeout(TIMEOUT)
         return found
 
     def streams(self):
@@ -130,7 +130,7 @@ class Association:
         payload = b"" if empty else b"x" * 8
         self.segment({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": payload, **fields}, ssn, ordered)
 
-    def listen(self, until=None, seconds=PATIENCE):
+    def listen(self, until=None, seconds=TIMEOUT):
         """Listens until that was heard, or to the end."""
         end = time.monotonic() + seconds
         while not self.over and (until is None or until not in self.heard):
@@ -192,7 +192,7 @@ class Association:
         self.heard = []
         return self
 
-    def outcome(self, seconds=PATIENCE):
+    def outcome(self, seconds=TIMEOUT):
         """All that was heard."""
         self.listen(None, seconds)
         self.socket.close()

@@ -25,7 +25,7 @@ from association import CALL
 from cases import Cases
 from wire import WireError
 
-PATIENCE = 15  # Seconds until what did not happen never will.
+TIMEOUT = 15  # Seconds that the other end has for anything.
 OPEN_SECONDS = 2
 FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
 
@@ -34,7 +34,7 @@ class Stream:
     """A connection to the listener, as a peer that knows the protocol would have it."""
 
     def __init__(self, address, private=b"", revision=1, markers=0):
-        self.socket = socket.create_connection(address, timeout=PATIENCE)
+        self.socket = socket.create_connection(address, timeout=TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.private, self.revision, self.markers = private, revision, markers
         self.received = b""
@@ -116,7 +116,7 @@ class Stream:
                 return False
         return True
 
-    def outcome(self, seconds=PATIENCE):
+    def outcome(self, seconds=TIMEOUT):
         """How it ended, once it did."""
         end = time.monotonic() + seconds
         ended = False
@@ -167,7 +167,7 @@ def sent_again(old, again, octets):
     new.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, SEND_QUEUE)
     new.sendall(octets)
     new.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, OFF_WITHOUT_PROBE)
-    new.settimeout(PATIENCE)
+    new.settimeout(TIMEOUT)
     return new
 
 
@@ -192,7 +192,7 @@ def _(address):
         for octet in stream.request():
             stream.put(bytes([octet]))
             time.sleep(0.7)
-            if time.monotonic() - begin > PATIENCE:
+            if time.monotonic() - begin > TIMEOUT:
                 return "open"
     except ConnectionError:
         return "closed"

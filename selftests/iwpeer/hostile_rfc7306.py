@@ -19,7 +19,7 @@ from association import Association
 from cases import Cases
 from wire import WireError
 
-PATIENCE = 15  # Seconds until what did not happen never will.
+TIMEOUT = 15  # Seconds that the other end has for anything.
 OPEN_SECONDS = 2
 READS = 4  # As many the consumer agrees to.
 # Numbers that the consumer does not use, and the page behind its last one.
@@ -43,11 +43,11 @@ class Tcp(hostile.Stream):
         self.received = self.received[20 + 4 * reply["enhanced"] + len(reply["private"]):]
         self.taken = 0
 
-    def say(self, *octets):
+    def send_segments(self, *octets):
         """Sends segments, all in one call."""
         self.put(b"".join(mpa.encode_fpdu(each, 0, 0, 1) for each in octets))
 
-    def hear(self):
+    def next_segment(self):
         """The next segment."""
         while len(self.segments()) <= self.taken:
             if not self.more():
@@ -71,19 +71,19 @@ class Sctp(Association):
             return None
         return name
 
-    def say(self, *octets):
+    def send_segments(self, *octets):
         for each in octets:
             self.raw(each)
 
-    def hear(self):
-        end = time.monotonic() + PATIENCE
+    def next_segment(self):
+        end = time.monotonic() + TIMEOUT
         while not self.segments:
             if self.over or self.heard or time.monotonic() > end:
                 raise ConnectionError(f"heard {self.heard}, {self.over}")
             self.listen(seconds=0.2)
         return self.segments.pop(0)
 
-    def outcome(self, seconds=PATIENCE):
+    def outcome(self, seconds=TIMEOUT):
         outcome = super().outcome(seconds)
         return outcome.removesuffix(", session terminate, ended")
 
@@ -95,8 +95,8 @@ class Peer:
         self.stream = {"tcp": Tcp, "sctp": Sctp}[kind](address)
         self.msn = {0: 0, 1: 0, 3: 0}
         # Who connects is the first to send.
-        self.stream.say(segment.encode({"opcode": segment.WRITE, "last": 1, "stag": 0, "to": 0, "payload": b""}))
-        hello = self.stream.hear()
+        self.stream.send_segments(segment.encode({"opcode": segment.WRITE, "last": 1, "stag": 0, "to": 0, "payload": b""}))
+        hello = self.stream.next_segment()
         self.key, _, self.address = struct.unpack(HELLO, hello["payload"])
 
     def untagged(self, opcode, **fields):
@@ -115,16 +115,16 @@ class Peer:
     def at(self, number):
         return self.address + 8 * number
 
-    def say(self, *octets):
-        self.stream.say(*octets)
+    def send_segments(self, *octets):
+        self.stream.send_segments(*octets)
         return self.stream
 
     def original(self, **fields):
         """What the answer to an Atomic Request has, which must be the right one."""
         identifier = random.getrandbits(32)
-        self.say(self.atomic(identifier=identifier, **fields))
+        self.send_segments(self.atomic(identifier=identifier, **fields))
         self.msn[3] += 1
-        found = self.stream.hear()
+        found = self.stream.next_segment()
         due = {"opcode": segment.ATOMIC_RESPONSE, "last": 1, "msn": self.msn[3], "mo": 0, "identifier": identifier}
         if {key: found.get(key) for key in due} != due:
             raise WireError("response", f"{found}, not {due}")
@@ -167,8 +167,8 @@ def _(peer):
     peer.msn[1] += 1
     request = segment.encode({"opcode": segment.READ_REQUEST, "last": 1, "msn": peer.msn[1], "mo": 0, "sinkstag": 1, "sinkto": 0, "size": 8,
                               "srcstag": peer.key, "srcto": peer.at(FREE + 1)})
-    peer.say(read, request, peer.atomic(to=peer.at(FREE + 1), data=7, identifier=2))
-    found = [peer.stream.hear() for _ in range(3)]
+    peer.send_segments(read, request, peer.atomic(to=peer.at(FREE + 1), data=7, identifier=2))
+    found = [peer.stream.next_segment() for _ in range(3)]
     codes = [each["opcode"] for each in found]
     if codes != [segment.ATOMIC_RESPONSE, segment.READ_RESPONSE, segment.ATOMIC_RESPONSE]:
         return f"opcodes {codes}"
@@ -185,7 +185,7 @@ def _(peer):
     # The slot and the number that it has.
     for number in range(1, 20):
         payload = struct.pack(">II", (FREE + 2 - 4) << 20 | number, 0)
-        peer.say(segment.encode({**write, "payload": number.to_bytes(8, sys.byteorder)}), peer.immediate(payload))
+        peer.send_segments(segment.encode({**write, "payload": number.to_bytes(8, sys.byteorder)}), peer.immediate(payload))
     return peer.stream.outcome(OPEN_SECONDS)
 
 
@@ -194,118 +194,118 @@ def _(peer):
 # Shows X5.1-3, X8.2-2.
 @case("a number that is not aligned", "terminate 0/2/07")
 def _(peer):
-    return peer.say(peer.atomic(to=peer.at(FREE) + 4)).outcome()
+    return peer.send_segments(peer.atomic(to=peer.at(FREE) + 4)).outcome()
 
 
 @case("a number one octet off, to be compared and swapped", "terminate 0/2/07")
 def _(peer):
     fields = {"operation": segment.CMP_SWAP, "compare": 0, "comparemask": 0}
-    return peer.say(peer.atomic(to=peer.at(FREE) + 1, **fields)).outcome()
+    return peer.send_segments(peer.atomic(to=peer.at(FREE) + 1, **fields)).outcome()
 
 
 @case("a number of another STag", "terminate 0/1/00")
 def _(peer):
-    return peer.say(peer.atomic(stag=peer.key ^ 0x41)).outcome()
+    return peer.send_segments(peer.atomic(stag=peer.key ^ 0x41)).outcome()
 
 
 @case("a number behind the last one", "terminate 0/1/01")
 def _(peer):
-    return peer.say(peer.atomic(to=peer.at(NUMBERS))).outcome()
+    return peer.send_segments(peer.atomic(to=peer.at(NUMBERS))).outcome()
 
 
 @case("a number before the first one", "terminate 0/1/01")
 def _(peer):
-    return peer.say(peer.atomic(to=peer.address - 8)).outcome()
+    return peer.send_segments(peer.atomic(to=peer.address - 8)).outcome()
 
 
 @case("a number beyond the last offset of all", "terminate 0/1/04")
 def _(peer):
-    return peer.say(peer.atomic(to=segment.ALL_ONES - 6)).outcome()
+    return peer.send_segments(peer.atomic(to=segment.ALL_ONES - 6)).outcome()
 
 
 # Shows X5.2-4.
 @case("operation 1, which was once a swap", "terminate 0/2/06")
 def _(peer):
-    return peer.say(peer.atomic(operation=1)).outcome()
+    return peer.send_segments(peer.atomic(operation=1)).outcome()
 
 
 @case("operation 15", "terminate 0/2/06")
 def _(peer):
-    return peer.say(peer.atomic(operation=15)).outcome()
+    return peer.send_segments(peer.atomic(operation=15)).outcome()
 
 
 # Shows X5.2-2.
 @case("more Atomic Requests than were agreed on", "terminate 1/2/02")
 def _(peer):
     # Far ahead: nothing that is answered meanwhile makes room for it.
-    return peer.say(peer.atomic(msn=1000)).outcome()
+    return peer.send_segments(peer.atomic(msn=1000)).outcome()
 
 
 @case("an Atomic Request that comes again", "terminate 1/2/03")
 def _(peer):
     peer.original()
-    return peer.say(peer.atomic(msn=1)).outcome()
+    return peer.send_segments(peer.atomic(msn=1)).outcome()
 
 
 # Shows X4.1-4.
 @case("an Atomic Request on the queue of Sends", "terminate 0/2/06")
 def _(peer):
     octets = peer.atomic()
-    return peer.say(octets[:6] + bytes(4) + octets[10:]).outcome()
+    return peer.send_segments(octets[:6] + bytes(4) + octets[10:]).outcome()
 
 
 # Shows X8.2-1.
 @case("an Atomic Request that is too short", "terminate 0/2/ff")
 def _(peer):
-    return peer.say(peer.atomic()[:-1]).outcome()
+    return peer.send_segments(peer.atomic()[:-1]).outcome()
 
 
 @case("an Atomic Request that is too long", "terminate 1/2/05")
 def _(peer):
-    return peer.say(peer.atomic() + b"x").outcome()
+    return peer.send_segments(peer.atomic() + b"x").outcome()
 
 
 # Shows X5.2.2-4.
 @case("an Atomic Response to nothing", "terminate 1/2/02")
 def _(peer):
-    return peer.say(peer.untagged(segment.ATOMIC_RESPONSE, identifier=1, original=2)).outcome()
+    return peer.send_segments(peer.untagged(segment.ATOMIC_RESPONSE, identifier=1, original=2)).outcome()
 
 
 # Shows X6.3-5.
 @case("Immediate Data of no octets", "terminate 0/2/ff")
 def _(peer):
-    return peer.say(peer.immediate(b"")).outcome()
+    return peer.send_segments(peer.immediate(b"")).outcome()
 
 
 @case("Immediate Data of seven octets", "terminate 0/2/ff")
 def _(peer):
-    return peer.say(peer.immediate(bytes(7))).outcome()
+    return peer.send_segments(peer.immediate(bytes(7))).outcome()
 
 
 @case("Immediate Data of nine octets", "terminate 1/2/05")
 def _(peer):
-    return peer.say(peer.immediate(bytes(9))).outcome()
+    return peer.send_segments(peer.immediate(bytes(9))).outcome()
 
 
 @case("Immediate Data of as many octets as a segment takes", "terminate 1/2/05")
 def _(peer):
-    return peer.say(peer.immediate(bytes(1000))).outcome()
+    return peer.send_segments(peer.immediate(bytes(1000))).outcome()
 
 
 @case("Immediate Data that come again", "terminate 1/2/03")
 def _(peer):
-    return peer.say(peer.immediate(), peer.immediate(msn=1)).outcome()
+    return peer.send_segments(peer.immediate(), peer.immediate(msn=1)).outcome()
 
 
 @case("Immediate Data in two segments", "terminate 1/2/05")
 def _(peer):
-    return peer.say(peer.immediate(last=0)).outcome()
+    return peer.send_segments(peer.immediate(last=0)).outcome()
 
 
 @case("Immediate Data in the middle of a Send", "terminate 1/2/03")
 def _(peer):
     part = peer.untagged(segment.SEND, last=0, payload=b"")
-    return peer.say(part, peer.immediate(msn=1, mo=0), peer.untagged(segment.SEND, msn=1, mo=0, payload=b"")).outcome()
+    return peer.send_segments(part, peer.immediate(msn=1, mo=0), peer.untagged(segment.SEND, msn=1, mo=0, payload=b"")).outcome()
 
 
 def main(arguments):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import sctp
 import segment
-from association import ACCEPT, CALL, ENHANCED_INITIATE, FOREIGN, INITIATE, PATIENCE, TERMINATE, Association
+from association import ACCEPT, CALL, ENHANCED_INITIATE, FOREIGN, INITIATE, TERMINATE, TIMEOUT, Association
 from cases import Cases
 from undecided import Undecided
 
@@ -244,7 +244,7 @@ def _(address):
 
 def goes(port):
     """Whether no association of this machine has the port any more, at neither end."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         lines = Path("/proc/net/sctp/assocs").read_text().splitlines()
         if not any(str(port) in line.split()[11:13] for line in lines):

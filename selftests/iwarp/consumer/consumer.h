@@ -8,7 +8,7 @@
 #define RECEIVES 256
 #define SENDS 16
 #define NUMBERS 512
-#define PATIENCE (30 * HZ)
+#define TIMEOUT_JIFFIES (30 * HZ)
 
 /* The use of each number. */
 enum { SUM, FIELDS, LOCK, BITS, SLOTS };

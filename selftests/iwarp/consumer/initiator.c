@@ -51,7 +51,7 @@ static int next_event(struct connection *conn, int status)
 {
 	if (status)
 		return status;
-	if (!wait_for_completion_timeout(&conn->event, PATIENCE))
+	if (!wait_for_completion_timeout(&conn->event, TIMEOUT_JIFFIES))
 		return -ETIMEDOUT;
 	return conn->status;
 }
@@ -67,7 +67,7 @@ static int carry_out(struct connection *conn, struct ib_send_wr *wr,
 	status = ib_post_send(conn->id->qp, wr, NULL);
 	if (status)
 		return status;
-	if (!wait_for_completion_timeout(&conn->done, PATIENCE))
+	if (!wait_for_completion_timeout(&conn->done, TIMEOUT_JIFFIES))
 		return -ETIMEDOUT;
 	if (conn->wc_status != IB_WC_SUCCESS)
 		return -EIO;
