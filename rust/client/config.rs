@@ -98,19 +98,19 @@ const EXTRA_SENDS: usize = CALLBACKS + 16;
 /// The most memory regions of a connection. Large RPCs that run in parallel gain nothing from more.
 const MAX_REGIONS: usize = 256;
 
-/// Returns the number of Receives for so many credits. They may be used up at the same time by the
-/// replies, by calls to the client, and by the message that is being handled: what follows from it
-/// may be sent, and answered, before its Receive is posted again.
+/// Returns the number of Receives for `credits` credits. They may be used up at the same time by
+/// the replies, by calls to the client, and by the message that is being handled: what follows from
+/// it may be sent, and answered, before its Receive is posted again.
 pub(super) fn receives_for(credits: usize) -> usize {
     credits.saturating_add(CALLBACKS).saturating_add(1)
 }
 
-/// Returns the number of Send buffers for so many credits.
+/// Returns the number of Send buffers for `credits` credits.
 pub(super) fn sends_for(credits: usize) -> usize {
     credits.saturating_add(EXTRA_SENDS)
 }
 
-/// Returns the number of memory regions for so many credits, if one RPC needs up to `reserve`.
+/// Returns the number of memory regions for `credits` credits, if one RPC needs up to `reserve`.
 /// There are never fewer than that.
 pub(super) fn regions_for(credits: usize, reserve: usize) -> usize {
     credits.min(MAX_REGIONS).max(reserve)

@@ -416,7 +416,7 @@ impl ClientConn {
         }
     }
 
-    /// Logs that there were no resources for so many `credits`.
+    /// Logs that there were no resources for `credits` credits.
     pub(super) fn log_few_resources(&self, credits: u32, error: Error) {
         self.log_message(|server| {
             pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");

@@ -10,6 +10,8 @@
 //! | cfg | found in | what it says | kernels without it |
 //! |---|---|---|---|
 //! | `RPCRDMA_RAW_TRY_INIT` | `pin_init` | `raw_try_init` replaces `PinInit::__pinned_init` | 7.2 |
+//!
+//! Error codes that 7.2 lacks are in [`errno`](crate::errno), which goes with that kernel.
 
 use pin_init::PinInit;
 

@@ -225,7 +225,7 @@ impl<S: ListenSocket> ListenSockets<S> {
                     self.poll_since = Some(Instant::now());
                     if !core::mem::replace(&mut self.logged, true) {
                         let address = bind_addr.address;
-                        pr_warn!("RDMA peers at {address:?} are not heard: the port is in use\n");
+                        pr_warn!("RDMA peers cannot connect to {address:?}: the port is in use\n");
                     }
                 }
                 // It is tried again, whatever the other errors are.

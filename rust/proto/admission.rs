@@ -93,7 +93,8 @@ mod tests {
         host
     }
 
-    /// Returns how many connections of `host` are accepted from `now` on, for so many milliseconds.
+    /// Returns how many connections of `host` are accepted from `now` on, for `duration`
+    /// milliseconds.
     fn accepted(admission: &mut Admission, host: &Host, now: u64, duration: u64) -> u64 {
         let mut count = 0;
         for time in now..=now + duration {

@@ -20,7 +20,7 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Starts with resources for so many Calls, at least for one.
+    /// Starts with resources for `credits` Calls, at least for one.
     pub const fn new(credits: u32) -> Self {
         Self {
             credits: match credits {

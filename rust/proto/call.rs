@@ -164,7 +164,7 @@ pub enum Part {
         /// Length of the chunk. Never zero.
         length: u64,
     },
-    /// So many bytes of XDR padding, which were not transferred.
+    /// XDR padding of this length in bytes, which was not transferred.
     Padding(u64),
 }
 

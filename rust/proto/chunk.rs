@@ -57,7 +57,7 @@ impl ReadSegment {
 /// The number of chunks and segments that a receiver accepts.
 ///
 /// The protocol knows no limit (RFC 8166, section 3.4.4). A receiver that holds the bytes can
-/// afford all the segments in them; one that copies them into slots has only so many.
+/// afford all the segments in them; one that copies them into slots has only a number of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Segments in the Read list.

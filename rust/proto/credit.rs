@@ -135,9 +135,9 @@ impl Arrivals {
 
     /// Counts a Call that arrives at the time `now`, when `calls` were counted in the present
     /// stretch. If a round trip has passed, begins a stretch with this Call, and returns how many
-    /// arrived in a round trip: `calls`, or so many fewer as the stretch was longer, rounded up. A
-    /// Requester that uses two credits has more than one Call in flight, or both are served at
-    /// once.
+    /// arrived in a round trip: `calls`, or fewer in proportion if the stretch was longer, rounded
+    /// up. A Requester that uses two credits has more than one Call in flight, or both are served
+    /// at once.
     ///
     /// It need not be called before this Call and those of the stretch are
     /// [enough](min_calls_to_raise): if a round trip has passed by then, fewer arrived in it.
@@ -237,7 +237,7 @@ mod tests {
     /// A round trip.
     const ROUND_TRIP: u64 = 100;
 
-    /// Counts Calls, and looks at the time when there are `at_least` so many in the stretch.
+    /// Counts Calls, and looks at the time when there are `at_least` of them in the stretch.
     struct Counter {
         arrivals: Arrivals,
         calls: u32,

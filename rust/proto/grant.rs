@@ -189,7 +189,8 @@ impl Grant {
         })
     }
 
-    /// Records that the grant was lowered. So many `replies` had begun after that.
+    /// Records that the grant was lowered. `replies` is the number of replies that had begun
+    /// just after that.
     pub fn lowered(&mut self, replies: u32) {
         self.decay.lowered(replies);
     }

@@ -123,7 +123,8 @@ impl GrantDecay {
         Action::None
     }
 
-    /// Records that the grant was lowered. So many `replies` had begun after that.
+    /// Records that the grant was lowered. `replies` is the number of replies that had begun
+    /// just after that.
     pub fn lowered(&mut self, replies: u32) {
         self.state = State::Lowered { replies };
     }

@@ -29,7 +29,7 @@ const SATTR_LEN: u64 = 32;
 pub enum Binding {
     /// Nothing.
     Nothing,
-    /// The data of WRITE, the path of SYMLINK: the argument that so many bytes follow.
+    /// The data of WRITE, the path of SYMLINK: the argument that this number of bytes follows.
     FollowedBy(u64),
     /// The data of each WRITE and the link text of each CREATE in a COMPOUND.
     Compound,

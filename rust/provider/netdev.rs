@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The network device below an RDMA device: its addresses, and notification of their changes.
+//! The network device below an RDMA device: its addresses, and notification of their changes. When
+//! it is removed, [`device`](crate::device) removes the RDMA device; [`port`](crate::port) reads
+//! whether it is up.
 //!
 //! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h),
 //! [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes of a device and its port, and its counters.
+//! Attributes of a device and its port, and its counters. The state of the port is that of the
+//! network device when it is queried.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

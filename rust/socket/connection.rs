@@ -73,7 +73,7 @@ pub enum ConnState {
 ///     Then, //
 /// };
 ///
-/// /// Begins to connect. `events` hears when that is done.
+/// /// Begins to connect. `events` is notified when that is done.
 /// fn begin<E: Events>(
 ///     net: &Net,
 ///     local: SocketAddr,

@@ -134,7 +134,7 @@ impl Settings {
 /// A notification of SCTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// The association is up, with so many streams.
+    /// The association is up, with these numbers of streams.
     Up {
         /// Streams from this end.
         outbound: u16,

@@ -241,7 +241,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Allocates so many pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O:
+    /// Allocates `count` pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O:
     /// `vmap` allocates as the task's scope says.
     pub fn new(count: usize) -> Result<Self> {
         let _noio = NoIo::new();
@@ -253,7 +253,7 @@ impl Pages {
             list.push(page.as_ptr(), flags)?;
             pages.push(page, flags)?;
         }
-        // SAFETY: `list` has so many pages, which are there as long as the mapping: `drop` ends
+        // SAFETY: `list` has `count` pages, which are there as long as the mapping: `drop` ends
         // that first. C keeps no pointer to the list. The caller may sleep.
         let address = unsafe {
             cbindings::vmap(

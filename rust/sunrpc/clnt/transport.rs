@@ -60,7 +60,7 @@ pub trait Transport: HasSlot {
     /// that wait. Any other error is passed on as `ECONNABORTED`.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
-    /// Called when an attempt to connect begins after so many jiffies. Must not sleep.
+    /// Called when an attempt to connect is to begin after `delay` jiffies. Must not sleep.
     fn connect_scheduled(&self, xprt: &Xprt<Self>, delay: usize) {
         let _ = (xprt, delay);
     }

@@ -380,9 +380,8 @@ impl<C: SvcConnection> SvcXprt<C> {
 }
 
 impl<S: Send + Sync + 'static> SvcXprt<S> {
-    /// Schedules a call of `timer_expired` of the listener or the connection in so many
-    /// milliseconds, unless the timer runs already, or the transport is being freed. Does not
-    /// sleep.
+    /// Schedules a call of `timer_expired` of the listener or the connection after `delay`, unless
+    /// the timer runs already, or the transport is being freed. Does not sleep.
     pub fn start_timer(&self, delay: Msecs) {
         // SAFETY: `create` initialised the work item, and `free` disables it before the transport
         // is freed.
