@@ -313,6 +313,21 @@ impl ClientConn {
         });
     }
 
+    /// Counts and traces that this side invalidates the memory of `rqst`.
+    pub(super) fn note_local_invalidations(
+        &self,
+        rqst: &Rqst<ClientTransport>,
+        registered: &mr::Registered<Self>,
+    ) {
+        let invalidations = &self.counters.local_invalidations;
+        invalidations.add(registered.len() as u64);
+        if trace::xprtrdma_mr_localinv::is_on() {
+            for region in registered.info() {
+                trace::xprtrdma_mr_localinv::emit(rqst.task_id(), region);
+            }
+        }
+    }
+
     /// Handles the removal of the device. Resources that an earlier connection left may still delay
     /// it.
     pub(super) fn on_device_removal(&self, id: &cm::EventId<'_>) {

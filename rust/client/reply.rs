@@ -130,15 +130,7 @@ fn complete_invalidated(
     if registered.is_empty() {
         return reply.complete(connection, queue);
     }
-    connection
-        .counters
-        .local_invalidations
-        .add(registered.len() as u64);
-    if trace::xprtrdma_mr_localinv::is_on() {
-        for region in registered.info() {
-            trace::xprtrdma_mr_localinv::emit(reply.rqst.task_id(), region);
-        }
-    }
+    connection.note_local_invalidations(&reply.rqst, &registered);
     let context = InvalidateContext::Reply(reply);
     if let Err((registered, context)) = queue.post_invalidate(registered, context) {
         // The Call is sent again on the next connection.

@@ -291,15 +291,7 @@ impl Slot {
             drop(registered);
             return;
         };
-        connection
-            .counters
-            .local_invalidations
-            .add(registered.len() as u64);
-        if trace::xprtrdma_mr_localinv::is_on() {
-            for region in registered.info() {
-                trace::xprtrdma_mr_localinv::emit(rqst.task_id(), region);
-            }
-        }
+        connection.note_local_invalidations(rqst, &registered);
         self.lock().invalidation = Invalidation::Pending;
         let context = InvalidateContext::Release(self.inner.clone());
         if let Err((registered, _)) = queue.post_invalidate(registered, context) {
