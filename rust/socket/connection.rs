@@ -249,13 +249,7 @@ impl<E: Events> TcpConn<E> {
     /// Tells the peer that no more is sent, behind everything that was. Sleeps for the socket's
     /// lock.
     pub fn shutdown(&self) {
-        // SAFETY: `self` owns the socket. An error means that there is no connection.
-        unsafe {
-            cbindings::kernel_sock_shutdown(
-                self.socket.as_raw(),
-                cbindings::sock_shutdown_cmd_SHUT_WR,
-            )
-        };
+        self.socket.shutdown_send();
     }
 
     /// Ends the events: none is reported when this returns. Returns their receiver. Sleeps.
@@ -274,8 +268,7 @@ impl<E: Events> TcpConn<E> {
 
     /// Makes dropping end the connection as [`Self::abort`] does. Sleeps.
     pub fn abort_when_dropped(&self) {
-        // SAFETY: `self` owns the socket.
-        unsafe { cbindings::sock_no_linger(self.socket.sk()) };
+        self.socket.abort_when_released();
     }
 }
 

@@ -176,6 +176,23 @@ impl Socket {
         })
     }
 
+    /// Tells the peer that no more is sent, behind everything that was. Sleeps for the socket's
+    /// lock.
+    pub(crate) fn shutdown_send(&self) {
+        // SAFETY: By the type invariants the socket is live. An error means that it is not
+        // connected.
+        unsafe {
+            cbindings::kernel_sock_shutdown(self.as_raw(), cbindings::sock_shutdown_cmd_SHUT_WR)
+        };
+    }
+
+    /// Makes the release of the socket abort its connection, without delivery of what was sent.
+    /// Sleeps.
+    pub(crate) fn abort_when_released(&self) {
+        // SAFETY: By the type invariants the socket is live, and has this `sk`.
+        unsafe { cbindings::sock_no_linger(self.sk()) };
+    }
+
     pub(crate) fn local_address(&self) -> Result<SocketAddr> {
         let mut address = SockAddr::empty();
         // SAFETY: By the type invariants the socket is live, and the storage has room for any

@@ -283,13 +283,7 @@ impl<E: Events> Association<E> {
     /// Ends the association when the peer has everything that was sent. Sleeps for the socket's
     /// lock.
     pub fn shutdown(&self) {
-        // SAFETY: `self` owns the socket. An error means that there is no association.
-        unsafe {
-            cbindings::kernel_sock_shutdown(
-                self.socket.as_raw(),
-                cbindings::sock_shutdown_cmd_SHUT_WR,
-            )
-        };
+        self.socket.shutdown_send();
     }
 
     /// Ends the events: none is reported when this returns. Sleeps.
@@ -304,8 +298,7 @@ impl<E: Events> Association<E> {
     ///
     /// Dropping shuts it down, if all received chunks were read, and else aborts it.
     pub fn abort(self) {
-        // SAFETY: `self` owns the socket.
-        unsafe { cbindings::sock_no_linger(self.socket.sk()) };
+        self.socket.abort_when_released();
     }
 }
 
