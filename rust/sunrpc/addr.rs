@@ -7,10 +7,7 @@
 //! freed after a grace period.
 
 use crate::prelude::*;
-use core::{
-    ptr,
-    sync::atomic::fence, //
-};
+use core::sync::atomic::fence;
 use ext::trace::Peer;
 use kernel::{
     bindings::sockaddr,

@@ -22,7 +22,7 @@
 //!
 //! xdr_buf                       the bytes of a message
 //! addr, task, weak, workqueue   what clnt, svc and bc share
-//! errno, shrinker, sysctl       what the kernel crate lacks
+//! shrinker, sysctl              what the kernel crate lacks
 //! prelude                       names that many files use
 //! ```
 
@@ -33,7 +33,6 @@
 mod addr;
 mod bc;
 mod clnt;
-mod errno;
 mod prelude;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;

@@ -11,6 +11,7 @@ pub(crate) use crate::{
         transport::Transport,
         xprt::Xprt, //
     },
+    memory::Buffer,
     svc::{
         transport::SvcConnection,
         xprt::SvcXprt, //
@@ -19,15 +20,25 @@ pub(crate) use crate::{
     SockAddr, //
 };
 pub(crate) use core::{
+    marker::PhantomData,
     mem::offset_of,
+    ops::{
+        Deref,
+        Range, //
+    },
     ptr::{
         self,
         NonNull, //
     },
-    sync::atomic::Ordering, //
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
 };
 pub(crate) use kernel::{
     alloc::Flags,
+    page::PAGE_SIZE,
     prelude::*,
+    sync::Arc,
     types::Opaque, //
 };

@@ -7,8 +7,6 @@
 //! The crate `kernel` has no wrapper of it.
 
 use crate::prelude::*;
-use core::ops::Deref;
-use kernel::sync::Arc;
 
 /// Objects that nobody uses at the moment, and that take no I/O to make again.
 ///

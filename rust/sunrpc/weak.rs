@@ -7,10 +7,7 @@
 
 use crate::prelude::*;
 use core::sync::atomic::AtomicPtr;
-use kernel::{
-    revocable::Revocable,
-    sync::Arc, //
-};
+use kernel::revocable::Revocable;
 
 /// A reference to a transport `X` that does not keep it alive.
 ///

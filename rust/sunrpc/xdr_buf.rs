@@ -16,13 +16,9 @@ use crate::{
     clnt::slots::RqstBuffers,
     memory::Piece, //
 };
-use core::{
-    iter::{
-        FusedIterator,
-        Peekable, //
-    },
-    marker::PhantomData,
-    ops::Range, //
+use core::iter::{
+    FusedIterator,
+    Peekable, //
 };
 use ext::memory::{
     copy,
@@ -30,10 +26,7 @@ use ext::memory::{
 };
 use kernel::{
     bindings::page,
-    page::{
-        PAGE_SHIFT,
-        PAGE_SIZE, //
-    }, //
+    page::PAGE_SHIFT, //
 };
 
 /// A copy of an `xdr_buf`.

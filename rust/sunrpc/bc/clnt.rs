@@ -11,18 +11,11 @@
 //! [`BcPool`] has the requests that are not in use.
 
 use crate::prelude::*;
-use crate::{
-    memory::Buffer,
-    task::task_id, //
-};
+use crate::task::task_id;
 use ext::trace::TaskId;
 use kernel::{
     new_spinlock,
-    page::PAGE_SIZE,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
+    sync::SpinLock, //
 };
 
 /// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and

@@ -24,17 +24,13 @@ use crate::{
         timeouts::DEFAULT_TIMEOUT,
         xprt::lock, //
     },
-    errno,
     memory::Stable,
     svc::{
         recv::SvcArgs,
         transport::connection_ops,
         xprt::WeakSvcXprt, //
     },
-    task::{
-        fail_task,
-        set_rpc_status, //
-    }, //
+    task, //
 };
 use kernel::sync::atomic::{
     Atomic,
@@ -299,7 +295,7 @@ unsafe extern "C" fn buf_free(task: *mut cbindings::rpc_task) {
 unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut cbindings::rpc_rqst) -> c_int {
     // SAFETY: This is `send_request`.
     let status = unsafe { send_callback::<C>(rqst) };
-    if status == errno::ENOTCONN {
+    if status == task::ENOTCONN {
         // There will be no other connection for this transport. But until a thread closes the
         // `svc_xprt`, this transport counts as connected, and sunrpc would send the call again at
         // once. Now the call fails, and nfsd looks for another connection.
@@ -317,13 +313,13 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut cbindings::rpc_rqst) -> c_i
     let weak = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).weak };
     let caller = weak.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)).flatten());
     let Some(caller) = caller.flatten() else {
-        return errno::ENOTCONN;
+        return task::ENOTCONN;
     };
     // Until the first reply there is one credit (RFC 8167), which is how sunrpc initialises the
     // window.
     // SAFETY: The request is pinned, and so is its transport.
     if !unsafe { cbindings::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
-        return errno::EBADSLT;
+        return task::EBADSLT;
     }
     // SAFETY: The request is pinned, so sunrpc does not change its XID.
     let xid = u32::from_be(unsafe { (*rqst).rq_xid });
@@ -339,16 +335,16 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut cbindings::rpc_rqst) -> c_i
     match C::call(&caller, xid, &call) {
         Ok(()) => (),
         // sunrpc tries again after a quarter of a second.
-        Err(EAGAIN) => return errno::ENOBUFS,
+        Err(EAGAIN) => return task::ENOBUFS,
         Err(EMSGSIZE) => {
             // The call fails, and no other: an error would end the task that is sending, which may
             // be that of another call, and would leave this one at the head of the queue. So sunrpc
             // is told that it was sent, and wakes its task.
             // SAFETY: The request is pinned. Its task therefore lives, and has started.
-            unsafe { set_rpc_status((*rqst).rq_task, EIO.to_errno()) };
+            unsafe { task::set_rpc_status((*rqst).rq_task, EIO.to_errno()) };
             return 0;
         }
-        Err(_) => return errno::ENOTCONN,
+        Err(_) => return task::ENOTCONN,
     }
     // SAFETY: The request is pinned.
     let total = unsafe { &raw mut (*rqst).rq_xmit_bytes_sent };
@@ -406,7 +402,7 @@ impl<C: SvcConnection> SvcXprt<C> {
             if reply.copied.is_none() {
                 // SAFETY: `with_callback` found the request on the receive queue, so its task is
                 // live.
-                unsafe { fail_task(task, EIO.to_errno()) };
+                unsafe { task::fail_task(task, EIO.to_errno()) };
             }
             let copied = c_int::try_from(reply.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
             // SAFETY: The request is on the receive queue, and `with_callback` holds `queue_lock`.

@@ -10,12 +10,7 @@ use crate::workqueue::{
     RunningQueue,
     CONNECT, //
 };
-use core::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    ptr,
-    sync::atomic::AtomicBool, //
-};
+use core::cell::UnsafeCell;
 use kernel::{
     bindings::list_head,
     error::to_result, //

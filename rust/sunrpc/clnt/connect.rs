@@ -24,17 +24,10 @@
 use crate::prelude::*;
 use crate::{
     clnt::{
-        timeouts::{
-            jiffies,
-            rpc_timeout,
-            ATTEMPT_INTERVAL,
-            EXPIRY,
-            MIN_CONNECT_TIMEOUT, //
-        },
+        timeouts,
         xprt::LockedXprt, //
     },
-    errno,
-    task::gfp_flags,
+    task,
     workqueue::CONNECT, //
 };
 use ext::alloc_scope::{
@@ -70,7 +63,7 @@ impl<T: Transport> Xprt<T> {
             return 0;
         }
         let last = self.parts.last_attempt.load(Ordering::Relaxed) as c_ulong;
-        ATTEMPT_INTERVAL.saturating_sub(jiffies().wrapping_sub(last))
+        timeouts::ATTEMPT_INTERVAL.saturating_sub(timeouts::jiffies().wrapping_sub(last))
     }
 
     /// Starts the work item that connects.
@@ -109,7 +102,7 @@ impl<T: Transport> Xprt<T> {
     fn expire_later(&self) {
         // SAFETY: `create` initialised the `expiry`, and `destroy` disables it before it is freed.
         // This is a transport.
-        unsafe { CONNECT.queue(self.expiry.get(), EXPIRY) };
+        unsafe { CONNECT.queue(self.expiry.get(), timeouts::EXPIRY) };
     }
 
     /// Returns whether there is swap on a file over this transport.
@@ -148,7 +141,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: Only this function writes the two after `create`, with the lock held.
         let (before, max_reconnect) = unsafe { (*connect_timeout, *max_reconnect_timeout) };
         if connect < before {
-            let lower = rpc_timeout(connect.max(MIN_CONNECT_TIMEOUT));
+            let lower = timeouts::rpc_timeout(connect.max(timeouts::MIN_CONNECT_TIMEOUT));
             // SAFETY: The lock excludes other writers. A reader may see some of the fields
             // before and some after, either of which is sound.
             unsafe { self.timeout.get().write_volatile(lower) };
@@ -167,7 +160,7 @@ impl<T: Transport> LockedXprt<'_, T> {
     /// Connects, in the work item.
     fn connect_now(&self) {
         let last_attempt = &self.parts.last_attempt;
-        last_attempt.store(jiffies() as usize, Ordering::Relaxed);
+        last_attempt.store(timeouts::jiffies() as usize, Ordering::Relaxed);
         let result = T::connect(self, self);
         // SAFETY: The transport is live, and the work item is the one that connects it.
         unsafe { cbindings::xprt_clear_connecting(self.as_raw()) };
@@ -180,7 +173,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             Err(error) => {
                 T::close(self, self);
                 self.expire_later();
-                errno::of_connect_error(error)
+                task::connect_status(error)
             }
         };
         // This comes before the lock is released: the next owner's task may wait for a reply, or
@@ -203,7 +196,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         };
         // SAFETY: The transport is live. The owner of `XPRT_LOCKED` alone writes the word, and
         // `self` says that this is the owner.
-        let took = jiffies().wrapping_sub(unsafe { start.read_volatile() });
+        let took = timeouts::jiffies().wrapping_sub(unsafe { start.read_volatile() });
         // Whoever reads mountstats reads the two at any time, each as a whole.
         // SAFETY: The transport is live, and only the owner of `XPRT_LOCKED`, which this is, writes
         // the word.
@@ -305,5 +298,5 @@ pub(crate) unsafe extern "C" fn grow_worker<T: Transport>(work: *mut work_struct
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     // What a device's driver allocates, too, must not wait for what goes over the transport.
     let _scope = NoIo::new();
-    T::grow(xprt, xprt, gfp_flags());
+    T::grow(xprt, xprt, task::gfp_flags());
 }

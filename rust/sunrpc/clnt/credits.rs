@@ -19,7 +19,6 @@ use crate::clnt::{
 };
 use crate::prelude::*;
 use core::sync::atomic::AtomicI32;
-use kernel::ffi::c_ulong;
 
 /// Returns the value of `cwnd` that allows `credits` requests.
 fn window(credits: u32) -> c_ulong {

@@ -25,8 +25,7 @@ use crate::{
         transmit::Outgoing,
         transport, //
     },
-    errno,
-    task::gfp_flags, //
+    task, //
 };
 use kernel::seq_file::SeqFile;
 
@@ -157,7 +156,7 @@ unsafe extern "C" fn get_srcaddr<T: Transport>(
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     let Some(source) = T::source(this) else {
-        return errno::ENOTCONN;
+        return task::ENOTCONN;
     };
     // SAFETY: The caller has `len` bytes of room at `text`; `source` is a whole address.
     let written = unsafe { cbindings::rpc_ntop(source.as_raw(), text, len) };
@@ -305,7 +304,7 @@ unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut cbindings::rpc_xprt) -
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
-    T::prepare_for_swap(this, this, gfp_flags());
+    T::prepare_for_swap(this, this, task::gfp_flags());
     // Not an error if there is no memory: sunrpc would take the transport for one that carries swap
     // all the same.
     0

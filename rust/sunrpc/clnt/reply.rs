@@ -14,10 +14,7 @@ use crate::{
     clnt::xprt::lock,
     task::fail_task, //
 };
-use core::{
-    mem::ManuallyDrop,
-    ops::Deref, //
-};
+use core::mem::ManuallyDrop;
 
 impl<T: HasSlot> Xprt<T> {
     /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes

@@ -23,16 +23,9 @@
 use crate::prelude::*;
 use crate::{
     clnt::slots::RqstBuffers,
-    memory::{
-        Buffer,
-        Piece, //
-    },
+    memory::Piece,
     task::task_id,
     xdr_buf::Pieces, //
-};
-use core::{
-    ops::Range,
-    sync::atomic::AtomicBool, //
 };
 use ext::trace::TaskId;
 

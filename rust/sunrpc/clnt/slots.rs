@@ -17,14 +17,10 @@
 
 use crate::prelude::*;
 use crate::{
-    memory::{
-        Buffer,
-        Piece, //
-    },
+    memory::Piece,
     task::gfp_flags, //
 };
 use core::cell::UnsafeCell;
-use kernel::sync::Arc;
 
 /// All slots of a transport, and which of them are free.
 ///

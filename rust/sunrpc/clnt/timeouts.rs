@@ -19,7 +19,6 @@
 
 use crate::clnt::transport::DisconnectReason;
 use crate::prelude::*;
-use kernel::ffi::c_ulong;
 
 /// The number of jiffies in a second.
 pub(crate) const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;

@@ -15,11 +15,7 @@ use crate::{
         },
         xprt::LockedXprt, //
     },
-    errno,
-    task::{
-        gfp_flags,
-        set_rpc_status, //
-    }, //
+    task, //
 };
 
 /// A request that sunrpc wants to be sent.
@@ -64,7 +60,7 @@ impl<T: Transport> Xprt<T> {
     ///
     /// The caller is the task of `rqst`, which is not queued to be sent.
     pub(crate) unsafe fn prepare_call(&self, rqst: &Rqst<T>) -> c_int {
-        let flags = gfp_flags();
+        let flags = task::gfp_flags();
         // SAFETY: The caller promises it.
         if unsafe { rqst.alloc_sparse_pages(flags) }.is_err() {
             // There are other attempts, before each transmission.
@@ -76,7 +72,7 @@ impl<T: Transport> Xprt<T> {
         };
         // sunrpc does not queue the call after an error, but does not end its task either.
         // SAFETY: The task is the caller.
-        unsafe { set_rpc_status(rqst.task(), errno) };
+        unsafe { task::set_rpc_status(rqst.task(), errno) };
         errno
     }
 
@@ -93,7 +89,7 @@ impl<T: Transport> LockedXprt<'_, T> {
     /// Sends a request. Returns zero, or the error number that sunrpc is to act on.
     pub(crate) fn transmit(&self, request: Outgoing<'_, T>) -> c_int {
         if !self.is_connected() {
-            return errno::ENOTCONN;
+            return task::ENOTCONN;
         }
         // The request itself is one of those that are queued.
         let more = self.xmit_queuelen() > 1;
@@ -141,18 +137,18 @@ impl<T: Transport> LockedXprt<'_, T> {
                 // and wakes its task.
                 // SAFETY: The caller vouches for the request, whose task therefore lives, and has
                 // started.
-                unsafe { set_rpc_status((*rqst).rq_task, errno) };
+                unsafe { task::set_rpc_status((*rqst).rq_task, errno) };
                 Some(0)
             }
             // After the errors that follow, sunrpc sends nothing more.
             _ if self.flush().is_err() => None,
-            NotSent::NoCredit => Some(errno::EBADSLT),
+            NotSent::NoCredit => Some(task::EBADSLT),
             NotSent::Again => Some(EAGAIN.to_errno()),
-            NotSent::NoBuffers => Some(errno::ENOBUFS),
+            NotSent::NoBuffers => Some(task::ENOBUFS),
         };
         errno.unwrap_or_else(|| {
             self.disconnect();
-            errno::ENOTCONN
+            task::ENOTCONN
         })
     }
 

@@ -10,10 +10,7 @@ use crate::{
     bc::clnt::CallbackRqst,
     clnt::{
         class::Class,
-        timeouts::{
-            jiffies,
-            HZ, //
-        }, //
+        timeouts, //
     }, //
 };
 use kernel::{
@@ -252,14 +249,14 @@ impl GenericCounters {
         let idle_seconds = if xprt.is_connected() {
             // SAFETY: The transport is live. Writers change the word as a whole.
             let last_used = unsafe { (&raw const (*xprt.as_raw()).last_used).read_volatile() };
-            jiffies().wrapping_sub(last_used) / HZ
+            timeouts::jiffies().wrapping_sub(last_used) / timeouts::HZ
         } else {
             0
         };
         Self {
             bind_count: stat!(bind_count),
             connect_count: stat!(connect_count),
-            connect_seconds: stat!(connect_time) / HZ,
+            connect_seconds: stat!(connect_time) / timeouts::HZ,
             idle_seconds,
             sends: stat!(sends),
             recvs: stat!(recvs),

@@ -14,23 +14,15 @@ use crate::{
         connect,
         credits::OrphanedCalls,
         slots::SlotTable,
-        timeouts::{
-            BIND_TIMEOUT,
-            DEFAULT_TIMEOUT,
-            IDLE_TIMEOUT, //
-        }, //
+        timeouts, //
     },
     weak::Weak,
     Net, //
 };
-use core::{
-    ops::Deref,
-    sync::atomic::{
-        AtomicBool,
-        AtomicU32,
-        AtomicU64,
-        AtomicUsize, //
-    }, //
+use core::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    AtomicUsize, //
 };
 use ext::trace::Peer;
 use kernel::{
@@ -284,12 +276,12 @@ impl<T: Transport> Xprt<T> {
         let xprt = unsafe { &mut *this.as_ptr().cast::<cbindings::rpc_xprt>() };
         xprt.ops = ops;
         xprt.xprt_class = T::class().untyped().as_raw();
-        xprt.timeout = &raw const DEFAULT_TIMEOUT;
-        xprt.connect_timeout = DEFAULT_TIMEOUT.to_initval;
-        xprt.max_reconnect_timeout = DEFAULT_TIMEOUT.to_maxval;
-        xprt.bind_timeout = BIND_TIMEOUT;
+        xprt.timeout = &raw const timeouts::DEFAULT_TIMEOUT;
+        xprt.connect_timeout = timeouts::DEFAULT_TIMEOUT.to_initval;
+        xprt.max_reconnect_timeout = timeouts::DEFAULT_TIMEOUT.to_maxval;
+        xprt.bind_timeout = timeouts::BIND_TIMEOUT;
         xprt.reestablish_timeout = 0;
-        xprt.idle_timeout = IDLE_TIMEOUT;
+        xprt.idle_timeout = timeouts::IDLE_TIMEOUT;
         xprt.max_payload = T::max_payload();
         // Side protocols use the address as that of a TCP service.
         xprt.prot = cbindings::IPPROTO_TCP as i32;

@@ -10,7 +10,6 @@ use crate::prelude::*;
 use crate::{
     clnt::slots::SlotTable,
     memory::{
-        Buffer,
         Page,
         Stable, //
     },
@@ -20,7 +19,6 @@ use crate::{
     SvcResult, //
 };
 use core::ptr::null_mut;
-use kernel::sync::Arc;
 
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[

@@ -40,16 +40,12 @@ use crate::{
     },
     task::gfp_flags, //
 };
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering::{
-        Acquire,
-        Relaxed,
-        Release, //
-    }, //
+use core::sync::atomic::Ordering::{
+    Acquire,
+    Relaxed,
+    Release, //
 };
 use kernel::{
-    sync::Arc,
     time::{
         delay::fsleep,
         Delta, //

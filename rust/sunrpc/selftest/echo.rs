@@ -8,7 +8,7 @@ use crate::{
         rpc_timeout,
         HZ, //
     },
-    errno,
+    task,
     CallbackRqst,
     Class,
     DisconnectReason,
@@ -22,7 +22,6 @@ use core::{
         null_mut, //
     },
     sync::atomic::{
-        AtomicBool,
         AtomicI32,
         AtomicU32,
         Ordering::Relaxed, //
@@ -33,10 +32,7 @@ use kernel::{
         from_err_ptr,
         to_result, //
     },
-    sync::{
-        Arc,
-        Completion, //
-    },
+    sync::Completion,
     time::{
         delay::fsleep,
         Delta, //
@@ -132,7 +128,7 @@ impl Transport for Echo {
         let left = BROKEN_OFF.load(Relaxed);
         if left != 0 {
             BROKEN_OFF.store(left - 1, Relaxed);
-            return Err(Error::from_errno(errno::ENOTCONN));
+            return Err(Error::from_errno(task::ENOTCONN));
         }
         let left = UNANSWERED.load(Relaxed);
         if left != 0 {

@@ -13,7 +13,6 @@ use super::{
 };
 use crate::prelude::*;
 use crate::{
-    errno,
     svc::{
         transport::connection_ops,
         xprt::{
@@ -21,6 +20,7 @@ use crate::{
             listener_functions, //
         }, //
     },
+    task,
     workqueue::SERVER,
     HasSvcCall,
     Net,
@@ -40,12 +40,9 @@ use core::{
         Ordering::Relaxed, //
     }, //
 };
-use kernel::{
-    sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
 };
 
 /// The tests. The name of each is what it claims.
@@ -329,5 +326,5 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     // sunrpc destroys the transport of the reverse direction in a work item.
     fsleep(Delta::from_millis(200));
     drop(registered);
-    Ok(short == (errno::ENOBUFS, 0) && long == (0, EIO.to_errno()))
+    Ok(short == (task::ENOBUFS, 0) && long == (0, EIO.to_errno()))
 }

@@ -10,10 +10,7 @@ use crate::prelude::*;
 use crate::{
     svc::{
         transport::SvcListener,
-        xprt::{
-            connection_functions,
-            listener_functions, //
-        }, //
+        xprt, //
     },
     workqueue::{
         RunningQueue,
@@ -21,11 +18,7 @@ use crate::{
     },
     Net, //
 };
-use core::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    sync::atomic::AtomicBool, //
-};
+use core::cell::UnsafeCell;
 use kernel::{
     bindings::list_head,
     error::to_result, //
@@ -156,7 +149,7 @@ impl<L: SvcListener> SvcXprt<L> {
         address: &SockAddr,
         ops: &'static cbindings::svc_xprt_ops,
     ) -> Result<NonNull<cbindings::svc_xprt>> {
-        let functions = listener_functions::<L>();
+        let functions = xprt::listener_functions::<L>();
         // SAFETY: sunrpc vouches for its arguments; the class is static; the functions are those
         // for `L`.
         let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, functions, L::new) }?;
@@ -213,7 +206,7 @@ impl<L: SvcListener> SvcXprt<L> {
                 ops,
                 net,
                 serv,
-                connection_functions::<L::Connection>(),
+                xprt::connection_functions::<L::Connection>(),
                 |weak| self.parts.state.accept(incoming, weak),
             )
         };

@@ -21,14 +21,7 @@ use crate::{
     },
     svc::reply::SavedReplyPages, //
 };
-use core::{
-    marker::PhantomData,
-    ops::Range, //
-};
-use kernel::{
-    bindings::page,
-    page::PAGE_SIZE, //
-};
+use kernel::bindings::page;
 
 impl<C: SvcConnection> SvcXprt<C> {
     /// Receives a call in the thread of `rqstp`. Returns its length, or zero if there is none. May

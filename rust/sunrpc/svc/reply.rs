@@ -14,7 +14,6 @@ use crate::{
     memory::Page,
     xdr_buf::Pieces, //
 };
-use core::ops::Range;
 
 /// The results of a call, in the service thread that is about to send them.
 ///

@@ -19,7 +19,6 @@ use crate::{
     weak::Weak,
     workqueue::SERVER, //
 };
-use core::ops::Deref;
 use kernel::{
     bindings::work_struct,
     static_lock_class,
