@@ -14,11 +14,7 @@ use kernel::{
 use rdma::{
     cm::Id,
     qp,
-    send::{
-        Buffer,
-        Buffers,
-        UnpostedSend, //
-    },
+    send,
     transfer::{
         Attached,
         PreparedTransfer,
@@ -61,7 +57,7 @@ impl Parameters {
         &self,
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,
-        reusable: &mut Buffers<H>,
+        reusable: &mut send::Buffers<H>,
     ) -> Result<Arc<QueuePair<H>>>
     where
         H: Handler<SendPolicy = SendPolicy<H>>,
@@ -82,7 +78,7 @@ impl Parameters {
         for _ in 0..first {
             let buffer = match reusable.pop() {
                 Some(buffer) => Ok(buffer),
-                None => Buffer::new(queue.pd(), self.send_bytes, GFP_KERNEL),
+                None => send::Buffer::new(queue.pd(), self.send_bytes, GFP_KERNEL),
             };
             match buffer {
                 Ok(buffer) => queue.put_back_send_buffer(buffer),
@@ -109,10 +105,10 @@ pub enum UnpostedReads<H: ReadHandler> {
 pub trait SendBufferExt<H: Handler> {
     /// Takes a free Send buffer. [`None`] if there is none: [`Handler::send_space_freed`] is called
     /// when one comes back.
-    fn take_send_buffer(&self) -> Option<Buffer<H>>;
+    fn take_send_buffer(&self) -> Option<send::Buffer<H>>;
 
     /// Takes a free Send buffer, or allocates one if none is free and the limit allows it. Sleeps.
-    fn make_send_buffer(&self) -> Option<Buffer<H>>;
+    fn make_send_buffer(&self) -> Option<send::Buffer<H>>;
 
     /// Returns whether no buffer is free and the last attempt to allocate one failed. All posted
     /// Sends may be unsignalled then, as another buffer was to be allocated.
@@ -124,16 +120,16 @@ pub trait SendBufferExt<H: Handler> {
 
     /// Takes a free Send buffer for a Send that can wait. Leaves enough for a Send that is
     /// signalled, and does not arrange for a call of [`Handler::send_space_freed`].
-    fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
+    fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>>;
 
     /// Returns the number of free SQ credits, and of all.
     fn sq_credits(&self) -> (usize, usize);
 
     /// Returns a buffer that is not sent to the pool.
-    fn put_back_send_buffer(&self, buffer: Buffer<H>);
+    fn put_back_send_buffer(&self, buffer: send::Buffer<H>);
 
     /// Takes all free buffers, when none is needed any more.
-    fn take_send_buffers(&self) -> Buffers<H>;
+    fn take_send_buffers(&self) -> send::Buffers<H>;
 
     /// Frees spare transfers, and free Send buffers until `send_buffers` are left. They are
     /// allocated again on demand. Does not sleep.
@@ -147,21 +143,23 @@ pub trait SendBufferExt<H: Handler> {
 }
 
 impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
-    fn take_send_buffer(&self) -> Option<Buffer<H>> {
+    fn take_send_buffer(&self) -> Option<send::Buffer<H>> {
         self.send_queue().policy().take_buffer()
     }
 
-    fn make_send_buffer(&self) -> Option<Buffer<H>> {
+    fn make_send_buffer(&self) -> Option<send::Buffer<H>> {
         let mut sends = self.send_queue();
         let Some(len) = sends.policy().buffers.begin_allocation() else {
             return sends.policy().take_buffer();
         };
         drop(sends);
-        Buffer::new(self.pd(), len, GFP_KERNEL).ok().or_else(|| {
-            let mut sends = self.send_queue();
-            sends.policy().buffers.allocation_failed();
-            sends.policy().take_buffer()
-        })
+        send::Buffer::new(self.pd(), len, GFP_KERNEL)
+            .ok()
+            .or_else(|| {
+                let mut sends = self.send_queue();
+                sends.policy().buffers.allocation_failed();
+                sends.policy().take_buffer()
+            })
     }
 
     fn lacks_send_buffers(&self) -> bool {
@@ -172,7 +170,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
         loop {
             let next = self.send_queue().policy().buffers.begin_growth(count);
             let Some(len) = next else { return Ok(()) };
-            match Buffer::new(self.pd(), len, flags) {
+            match send::Buffer::new(self.pd(), len, flags) {
                 Ok(buffer) => self.put_back_send_buffer(buffer),
                 Err(error) => {
                     self.send_queue().policy().buffers.allocation_failed();
@@ -182,7 +180,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
         }
     }
 
-    fn take_spare_send_buffer(&self) -> Option<Buffer<H>> {
+    fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>> {
         self.send_queue().policy().take_spare_buffer()
     }
 
@@ -192,11 +190,11 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
         (credits.free(), credits.total())
     }
 
-    fn put_back_send_buffer(&self, buffer: Buffer<H>) {
+    fn put_back_send_buffer(&self, buffer: send::Buffer<H>) {
         self.send_queue().policy().put_back(buffer);
     }
 
-    fn take_send_buffers(&self) -> Buffers<H> {
+    fn take_send_buffers(&self) -> send::Buffers<H> {
         self.send_queue().policy().buffers.take_all()
     }
 
@@ -248,7 +246,7 @@ pub trait ResponderExt<H: ReadHandler> {
         &self,
         attached: Attached<H>,
         permit: SqPermit,
-        send: UnpostedSend<H>,
+        send: send::UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
     ) -> Result;
 
@@ -288,7 +286,7 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
         &self,
         attached: Attached<H>,
         permit: SqPermit,
-        send: UnpostedSend<H>,
+        send: send::UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
     ) -> Result {
         self.send_queue().post_reply(attached, permit, send, memory)

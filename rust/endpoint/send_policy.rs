@@ -28,10 +28,7 @@ use kernel::time::{
     Msecs, //
 };
 use rdma::{
-    send::{
-        Buffer,
-        Buffers, //
-    },
+    send,
     transfer::{
         EmptyTransfer,
         EmptyTransfers, //
@@ -66,14 +63,14 @@ impl<H: Context> SendPolicy<H> {
 
     /// Takes a free Send buffer. If there is none, the next completion that returns something wakes
     /// the caller.
-    pub(super) fn take_buffer(&mut self) -> Option<Buffer<H>> {
+    pub(super) fn take_buffer(&mut self) -> Option<send::Buffer<H>> {
         let buffer = self.buffers.take();
         self.starved |= buffer.is_none();
         buffer
     }
 
     /// Takes a free Send buffer if more are free than one completion can cover.
-    pub(super) fn take_spare_buffer(&mut self) -> Option<Buffer<H>> {
+    pub(super) fn take_spare_buffer(&mut self) -> Option<send::Buffer<H>> {
         // CAST: A small number.
         self.buffers.take_spare(Signalling::INTERVAL as usize)
     }
@@ -110,7 +107,7 @@ impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
     }
 
     #[inline]
-    fn put_back(&mut self, buffer: Buffer<H>) {
+    fn put_back(&mut self, buffer: send::Buffer<H>) {
         self.buffers.put_back(buffer);
     }
 
@@ -127,7 +124,7 @@ impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
 
 /// The free Send buffers, and the number that may still be allocated.
 pub(super) struct SendBuffers<H: Context> {
-    free: Buffers<H>,
+    free: send::Buffers<H>,
     /// The largest number of buffers, the number of those not allocated, and the length of a
     /// buffer.
     limit: usize,
@@ -142,7 +139,7 @@ impl<H: Context> SendBuffers<H> {
     /// them; the others may be allocated.
     pub(super) fn new(limit: usize, first: usize, len: usize) -> Self {
         Self {
-            free: Buffers::new(),
+            free: send::Buffers::new(),
             limit,
             unallocated: limit.saturating_sub(first),
             len,
@@ -167,12 +164,12 @@ impl<H: Context> SendBuffers<H> {
         self.free.is_empty() && self.out_of_memory
     }
 
-    pub(super) fn take(&mut self) -> Option<Buffer<H>> {
+    pub(super) fn take(&mut self) -> Option<send::Buffer<H>> {
         self.free.pop()
     }
 
     /// Takes a buffer if more than `left` are free.
-    pub(super) fn take_spare(&mut self, left: usize) -> Option<Buffer<H>> {
+    pub(super) fn take_spare(&mut self, left: usize) -> Option<send::Buffer<H>> {
         if self.free() <= left {
             return None;
         }
@@ -209,8 +206,8 @@ impl<H: Context> SendBuffers<H> {
     }
 
     /// Takes all free buffers except `kept`. As many may be allocated again.
-    pub(super) fn shrink(&mut self, kept: usize) -> Buffers<H> {
-        let mut excess = Buffers::new();
+    pub(super) fn shrink(&mut self, kept: usize) -> send::Buffers<H> {
+        let mut excess = send::Buffers::new();
         while self.free() > kept {
             let Some(buffer) = self.free.pop() else { break };
             excess.push(buffer);
@@ -220,11 +217,11 @@ impl<H: Context> SendBuffers<H> {
     }
 
     /// Takes all free buffers.
-    pub(super) fn take_all(&mut self) -> Buffers<H> {
+    pub(super) fn take_all(&mut self) -> send::Buffers<H> {
         core::mem::take(&mut self.free)
     }
 
-    pub(super) fn put_back(&mut self, buffer: Buffer<H>) {
+    pub(super) fn put_back(&mut self, buffer: send::Buffer<H>) {
         self.free.push(buffer);
     }
 }

@@ -27,7 +27,6 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
-            Atomic,
             Release, //
         },
         Mutex, //

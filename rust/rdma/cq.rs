@@ -7,7 +7,6 @@
 //! Completions are polled in a worker of the core (`IB_POLL_WORKQUEUE`), because the completion of
 //! an RPC takes locks of sunrpc that are not safe in interrupts.
 
-use crate::cm::Id;
 use crate::prelude::*;
 
 /// The completion queue of a connection.

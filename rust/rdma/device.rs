@@ -6,7 +6,6 @@
 
 use crate::errno::eopnotsupp;
 use crate::prelude::*;
-use kernel::error::Result;
 
 /// Converts an attribute of a device to a count. Attributes are `int` or `u32`, depending on the
 /// kernel; a negative one counts as zero.

@@ -8,7 +8,6 @@ use crate::{
         Event,
         EventId, //
     },
-    mr,
     qp::{
         Invalidated,
         QueuePair, //
@@ -20,11 +19,7 @@ use crate::{
     send::PostedSend,
     sq::SendPolicy, //
 };
-use core::{
-    ffi::CStr,
-    marker::PhantomData, //
-};
-use kernel::str::CStrExt;
+use core::marker::PhantomData;
 
 /// The upper layer's state of a connection, which receives the events of its id.
 ///

@@ -10,8 +10,7 @@
 
 use crate::cm::{
     self,
-    Adopter,
-    Id, //
+    Adopter, //
 };
 use crate::prelude::*;
 use core::{

@@ -4,15 +4,8 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::cm::Id;
 use crate::prelude::*;
-use kernel::{
-    alloc::NumaNode,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
-};
+use kernel::alloc::NumaNode;
 
 /// A protection domain, to which regions and buffers belong.
 ///

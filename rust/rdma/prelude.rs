@@ -4,12 +4,14 @@
 
 pub(crate) use crate::{
     chain::Chain,
+    cm::Id,
     cq::WcStatus,
     errno::enotconn,
     handler::{
         Context,
         Handler, //
     },
+    mr,
     pd::ProtectionDomain, //
 };
 pub(crate) use core::ptr::{
@@ -29,6 +31,12 @@ pub(crate) use kernel::{
         to_result, //
     },
     prelude::*,
-    sync::Arc,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
     time::Jiffies, //
 };

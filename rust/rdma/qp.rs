@@ -22,21 +22,11 @@ pub use self::{
 
 use crate::prelude::*;
 use crate::{
-    cm::{
-        ConnectParameters,
-        Id, //
-    },
-    cq::{
-        self,
-        CompletionQueue, //
-    },
+    cm::ConnectParameters,
+    cq,
     handler::QueueEvent,
     in_flight::InFlight,
     lock_names,
-    mr::{
-        self,
-        DeferredDereg, //
-    },
     read_mr_pool::ReadMrPool,
     sq::SqState, //
 };
@@ -110,7 +100,7 @@ pub struct Parameters {
 pub struct QueuePair<H: Handler> {
     // The drain in `drop`, if there was none before, destroys the queue pair; then the fields are
     // dropped in this order. No callback runs after the first is dropped.
-    _cq: CompletionQueue<H>,
+    _cq: cq::CompletionQueue<H>,
     /// The completion entry of unsignalled RDMA Writes, registrations and invalidations, used if
     /// they fail.
     failed: cbindings::ib_cqe,
@@ -135,7 +125,7 @@ pub struct QueuePair<H: Handler> {
     #[pin]
     sends: SpinLock<SqState<H, H::SendPolicy>>,
     /// Regions that are registered here and were dropped by their owner.
-    deferred_dereg: Arc<DeferredDereg<H>>,
+    deferred_dereg: Arc<mr::DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
     id: Arc<Id<H>>,
 }
@@ -181,10 +171,10 @@ impl<H: Handler> QueuePair<H> {
             .saturating_add(others);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
-        let cq = CompletionQueue::new(id.clone(), entries)?;
+        let cq = cq::CompletionQueue::new(id.clone(), entries)?;
         let sends = SqState::new(parameters.sends, invalidations, policy)?;
         let receives = receive::RqState::new(room);
-        let deferred_dereg = DeferredDereg::new()?;
+        let deferred_dereg = mr::DeferredDereg::new()?;
         let read_mrs = match limits.read_mr_pages {
             Some(pages) if parameters.transfers != 0 => Some(ReadMrPool::new(pd.clone(), pages)?),
             _ => None,
@@ -324,7 +314,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn deferred_dereg(&self) -> &Arc<DeferredDereg<H>> {
+    pub(crate) fn deferred_dereg(&self) -> &Arc<mr::DeferredDereg<H>> {
         &self.deferred_dereg
     }
 

@@ -11,15 +11,8 @@
 //! extends as far as the local memory does, whatever the segments of the peer, and there are only
 //! as many regions as were ever in use at the same time.
 
+use crate::lock_names;
 use crate::prelude::*;
-use crate::{
-    lock_names,
-    mr::{
-        Idle,
-        Prepared,
-        Registered, //
-    }, //
-};
 use core::iter::Peekable;
 use kernel::{
     static_lock_class,
@@ -30,7 +23,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct ReadMrPool<H: Context> {
     #[pin]
-    idle: SpinLock<Idle<H>>,
+    idle: SpinLock<mr::Idle<H>>,
     pages: u32,
     pd: Arc<ProtectionDomain<H>>,
 }
@@ -40,7 +33,7 @@ impl<H: Context> ReadMrPool<H> {
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                idle <- SpinLock::new(Idle::new(), lock_names::READ_MRS, static_lock_class!()),
+                idle <- SpinLock::new(mr::Idle::new(), lock_names::READ_MRS, static_lock_class!()),
                 pages,
                 pd,
             }),
@@ -53,7 +46,7 @@ impl<H: Context> ReadMrPool<H> {
     pub(crate) fn cover(
         &self,
         pieces: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-        regions: &mut Prepared<H>,
+        regions: &mut mr::Prepared<H>,
     ) -> Result<cbindings::ib_sge> {
         let mut region = self.idle.lock().take(1);
         if region.is_empty() {
@@ -64,7 +57,7 @@ impl<H: Context> ReadMrPool<H> {
 
     /// Deregisters the idle regions. Sleeps.
     pub(crate) fn free_idle(&self) {
-        let idle = core::mem::replace(&mut *self.idle.lock(), Idle::new());
+        let idle = core::mem::replace(&mut *self.idle.lock(), mr::Idle::new());
         drop(idle);
     }
 
@@ -73,7 +66,7 @@ impl<H: Context> ReadMrPool<H> {
     /// # Safety
     ///
     /// Completed Reads have invalidated all of them.
-    pub(crate) unsafe fn put_back(&self, regions: Registered<H>) {
+    pub(crate) unsafe fn put_back(&self, regions: mr::Registered<H>) {
         // SAFETY: The caller promises that completed Reads have invalidated all of them.
         let mut regions = unsafe { regions.into_idle() };
         self.idle.lock().append(&mut regions);

@@ -14,10 +14,7 @@ use crate::{
         InFlight, //
     }, //
 };
-use ext::memory::{
-    self,
-    Stable, //
-};
+use ext::memory;
 
 /// The parts of a posted Receive. The completion finds it by the first field.
 #[repr(C)]
@@ -344,7 +341,7 @@ pub struct MessageMemory {
 
 // SAFETY: `self` owns a reference to the buffer, whose address does not change. By the type
 // invariants neither the device nor anybody else accesses it until `join` takes `self`.
-unsafe impl Stable for MessageMemory {
+unsafe impl memory::Stable for MessageMemory {
     fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.buffer.base(), self.len.min(self.buffer.len()))
     }

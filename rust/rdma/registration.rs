@@ -3,20 +3,12 @@
 //! Lists of memory regions by state: [`Idle`], [`Prepared`], [`Registered`] ([`crate::mr`] has the
 //! state diagram).
 
-use crate::mr::{
-    Access,
-    DeferredDereg,
-    Invalidation,
-    Region,
-    Registered,
-    Segment, //
-};
 use crate::prelude::*;
 use core::iter::Peekable;
 use ext::trace::RegionInfo;
 
 /// A list of regions without memory, which the peer cannot reach. Dropping it sleeps.
-pub struct Idle<H: Context>(Chain<Region<H>>);
+pub struct Idle<H: Context>(Chain<mr::Region<H>>);
 
 impl<H: Context> Idle<H> {
     /// Creates an empty list.
@@ -27,7 +19,7 @@ impl<H: Context> Idle<H> {
     /// Allocates a region for up to `pages` and adds it. Its tables are allocated with `flags`.
     /// Sleeps.
     pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result {
-        self.0.push(Region::new(pd, pages, flags)?);
+        self.0.push(mr::Region::new(pd, pages, flags)?);
         Ok(())
     }
 
@@ -94,7 +86,7 @@ impl<H: Context> Default for Idle<H> {
 ///     Ok(regions)
 /// }
 /// ```
-pub struct Prepared<H: Context>(Chain<Region<H>>);
+pub struct Prepared<H: Context>(Chain<mr::Region<H>>);
 
 impl<H: Context> Prepared<H> {
     /// Creates an empty list.
@@ -110,9 +102,9 @@ impl<H: Context> Prepared<H> {
         &mut self,
         idle: &mut Idle<H>,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-        access: Access,
+        access: mr::Access,
         tag: u32,
-    ) -> Result<Segment> {
+    ) -> Result<mr::Segment> {
         self.cover(idle, source, access, tag)
             .map(|(segment, _)| segment)
     }
@@ -124,7 +116,7 @@ impl<H: Context> Prepared<H> {
         idle: &mut Idle<H>,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
     ) -> Result<cbindings::ib_sge> {
-        let (segment, lkey) = self.cover(idle, source, Access::Write, 0)?;
+        let (segment, lkey) = self.cover(idle, source, mr::Access::Write, 0)?;
         Ok(cbindings::ib_sge {
             addr: segment.iova,
             length: segment.len,
@@ -137,9 +129,9 @@ impl<H: Context> Prepared<H> {
         &mut self,
         idle: &mut Idle<H>,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-        access: Access,
+        access: mr::Access,
         tag: u32,
-    ) -> Result<(Segment, u32)> {
+    ) -> Result<(mr::Segment, u32)> {
         let mut region = idle.0.pop().ok_or(ENOMEM)?;
         match region.fill(source).and_then(|()| region.map(access, tag)) {
             Ok(segment) => {
@@ -168,7 +160,7 @@ impl<H: Context> Prepared<H> {
 
     /// Returns the descriptions of the regions for traces.
     pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
-        self.0.iter().map(Region::info)
+        self.0.iter().map(mr::Region::info)
     }
 
     /// Returns whether all were allocated in `pd`.
@@ -179,7 +171,7 @@ impl<H: Context> Prepared<H> {
     /// Returns the first region.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn first(&self) -> Option<core::ptr::NonNull<cbindings::ib_mr>> {
-        self.0.iter().next().map(Region::as_ptr)
+        self.0.iter().next().map(mr::Region::as_ptr)
     }
 
     /// Returns the regions to the idle state. None of them was posted.
@@ -200,14 +192,14 @@ impl<H: Context> Prepared<H> {
     /// `deferred_dereg`.
     pub(crate) fn into_registered(
         mut self,
-        deferred_dereg: &Arc<DeferredDereg<H>>,
-    ) -> Registered<H> {
+        deferred_dereg: &Arc<mr::DeferredDereg<H>>,
+    ) -> mr::Registered<H> {
         let mut region = self.0.first_mut();
         while let Some(this) = region {
             this.register_on(deferred_dereg);
             region = this.next_mut();
         }
-        Registered(core::mem::replace(&mut self.0, Chain::new()))
+        mr::Registered(core::mem::replace(&mut self.0, Chain::new()))
     }
 }
 
@@ -217,7 +209,7 @@ impl<H: Context> Default for Prepared<H> {
     }
 }
 
-impl<H: Context> Registered<H> {
+impl<H: Context> mr::Registered<H> {
     /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
@@ -235,7 +227,7 @@ impl<H: Context> Registered<H> {
 
     /// Returns the descriptions of the regions for traces.
     pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
-        self.0.iter().map(Region::info)
+        self.0.iter().map(mr::Region::info)
     }
 
     /// Returns whether a region has this key.
@@ -248,10 +240,11 @@ impl<H: Context> Registered<H> {
     pub(crate) fn take_key(
         &mut self,
         rkey: u32,
-        deferred_dereg: &Arc<DeferredDereg<H>>,
-    ) -> Option<Registered<H>> {
-        let named =
-            |region: &Region<H>| region.rkey() == rkey && region.is_registered_on(deferred_dereg);
+        deferred_dereg: &Arc<mr::DeferredDereg<H>>,
+    ) -> Option<mr::Registered<H>> {
+        let named = |region: &mr::Region<H>| {
+            region.rkey() == rkey && region.is_registered_on(deferred_dereg)
+        };
         let mut taken = Self::new();
         taken.0.push(self.0.remove_first(named)?);
         Some(taken)
@@ -267,7 +260,7 @@ impl<H: Context> Registered<H> {
     }
 
     /// Returns whether all were registered on the queue pair that has `deferred_dereg`.
-    pub(crate) fn all_on(&self, deferred_dereg: &Arc<DeferredDereg<H>>) -> bool {
+    pub(crate) fn all_on(&self, deferred_dereg: &Arc<mr::DeferredDereg<H>>) -> bool {
         let mut regions = self.0.iter();
         regions.all(|region| region.is_registered_on(deferred_dereg))
     }
@@ -316,12 +309,12 @@ impl<H: Context> Registered<H> {
 
     /// Takes the context of invalidations from the head. [`None`] if there is no region, or if
     /// invalidations of these regions were lost before.
-    pub(crate) fn take_invalidation(&mut self) -> Option<KBox<Invalidation<H>>> {
+    pub(crate) fn take_invalidation(&mut self) -> Option<KBox<mr::Invalidation<H>>> {
         self.0.first_mut()?.invalidation.take()
     }
 
     /// Returns the context of invalidations to the head.
-    pub(crate) fn put_invalidation(&mut self, invalidation: KBox<Invalidation<H>>) {
+    pub(crate) fn put_invalidation(&mut self, invalidation: KBox<mr::Invalidation<H>>) {
         if let Some(head) = self.0.first_mut() {
             head.invalidation = Some(invalidation);
         }
@@ -329,7 +322,7 @@ impl<H: Context> Registered<H> {
 }
 
 /// Releases the memory of all regions of `chain`. The peer must not be able to reach it.
-fn into_idle<H: Context>(chain: &mut Chain<Region<H>>) -> Idle<H> {
+fn into_idle<H: Context>(chain: &mut Chain<mr::Region<H>>) -> Idle<H> {
     let mut idle = Idle::new();
     while let Some(mut region) = chain.pop() {
         region.make_idle();

@@ -10,11 +10,7 @@
 //! elsewhere has to serve the waiters.
 
 use crate::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Full,
-    Relaxed, //
-};
+use kernel::sync::atomic::Full;
 
 /// The SQ credits of a queue pair.
 pub struct SqCredits(Arc<Account>);

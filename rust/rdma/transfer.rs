@@ -17,10 +17,7 @@ use crate::prelude::*;
 use crate::{
     chain::ChainNode,
     dma::Scatter,
-    mr::{
-        self,
-        Segment, //
-    },
+    mr::Segment,
     read_mr_pool::ReadMrPool,
     sq_credits::SqPermit, //
 };

@@ -15,11 +15,7 @@ use crate::prelude::*;
 use crate::{
     cq,
     in_flight::Entry,
-    mr::{
-        Idle,
-        Invalidation,
-        Registered, //
-    }, //
+    mr::Registered, //
 };
 use ext::trace::RegionInfo;
 
@@ -44,7 +40,7 @@ impl<H: Handler> Registered<H> {
     pub fn remote_invalidated<'a>(
         &mut self,
         key: Invalidated<'a, H>,
-    ) -> Result<Idle<H>, Invalidated<'a, H>> {
+    ) -> Result<mr::Idle<H>, Invalidated<'a, H>> {
         let Invalidated { rkey, queue } = key;
         // A peer that guesses keys may name a region before the request that makes it valid was
         // posted, and that request is part of the region. So deferred requests are posted first.
@@ -98,7 +94,7 @@ impl<H: Handler> QueuePair<H> {
             // that it did not.
             // SAFETY: The entry is in the list, which is locked, so it is lent and nobody else
             // accesses it.
-            Err(_) => unsafe { Invalidation::<H>::take_values(entry) }.map_or(Ok(()), Err),
+            Err(_) => unsafe { mr::Invalidation::<H>::take_values(entry) }.map_or(Ok(()), Err),
         }
     }
 
@@ -137,7 +133,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(
     // SAFETY: The `LocalInvalidate` lives until its completion, which is this one, or, if it was
     // lost, until the queue pair is freed, after the last callback. It was posted to a
     // `QueuePair<H>`, which outlives its callbacks.
-    let queue = unsafe { &*Invalidation::<H>::queue(entry).cast::<QueuePair<H>>() };
+    let queue = unsafe { &*mr::Invalidation::<H>::queue(entry).cast::<QueuePair<H>>() };
     let mut sends = queue.sends.lock();
     if sends.is_drained() {
         // Too late: the drain has returned the regions.
@@ -148,7 +144,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(
     unsafe { sends.invalidations_in_flight.remove(entry) };
     // SAFETY: The entry came from `lend`, was just removed from its list, and this is the only
     // completion of a request with it.
-    let taken = unsafe { Invalidation::<H>::take_back(entry) };
+    let taken = unsafe { mr::Invalidation::<H>::take_back(entry) };
     let Some((invalidation, mut regions, context)) = taken else {
         return;
     };

@@ -51,7 +51,6 @@ use crate::{
     cq,
     handler::ReadHandler,
     in_flight::Entry,
-    mr,
     send::UnpostedSend,
     sq::{
         SendPolicy,

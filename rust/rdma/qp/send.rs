@@ -17,15 +17,7 @@ use crate::prelude::*;
 use crate::{
     clock,
     cq,
-    mr,
-    send::{
-        Buffer,
-        Doorbell,
-        PostedSend,
-        SendKind,
-        SendRequest,
-        UnpostedSend, //
-    },
+    send,
     sq::{
         Barrier,
         CompletedTransfers,
@@ -47,7 +39,7 @@ pub struct SendQueue<'a, H: Handler> {
     pub(super) state: SpinLockGuard<'a, SqState<H, H::SendPolicy>>,
 }
 
-impl<H: Handler> Buffer<H> {
+impl<H: Handler> send::Buffer<H> {
     /// Returns the trace identifier of a Send of the buffer on `queue`.
     pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
         queue.completion_id(self.0.number)
@@ -89,11 +81,11 @@ impl<H: Handler> QueuePair<H> {
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
-        buffer: Buffer<H>,
+        buffer: send::Buffer<H>,
         len: usize,
         gathered: Option<Gathered<H>>,
-        doorbell: Doorbell,
-        posted: impl FnOnce(PostedSend<'_, H>),
+        doorbell: send::Doorbell,
+        posted: impl FnOnce(send::PostedSend<'_, H>),
     ) -> (mr::Registered<H>, Result) {
         let gathered = gathered.map(|gathered| gathered.0);
         let memory_is_here = gathered
@@ -117,18 +109,25 @@ impl<H: Handler> QueuePair<H> {
             sends.policy.put_back(buffer);
             return (regions, Err(enotconn()));
         }
-        let send = match self.enqueue(&mut sends, buffer, len, SendKind::Plain, gathered, None) {
+        let send = match self.enqueue(
+            &mut sends,
+            buffer,
+            len,
+            send::SendKind::Plain,
+            gathered,
+            None,
+        ) {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
         // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
         // which stays locked during the call.
-        posted(unsafe { PostedSend::of(send, &self._cq) });
+        posted(unsafe { send::PostedSend::of(send, &self._cq) });
         let first = regions.link_registrations(self.failed_cqe(), send);
         // SAFETY: The request is in the queue of posted Sends, which stays locked, so it is live.
         let flags = unsafe { (*send).send_flags };
         let signalled = flags & cbindings::ib_send_flags_IB_SEND_SIGNALED != 0;
-        if doorbell == Doorbell::Defer && !signalled {
+        if doorbell == send::Doorbell::Defer && !signalled {
             sends.defer(first, send);
             return (regions, Ok(()));
         }
@@ -159,9 +158,9 @@ impl<H: Handler> QueuePair<H> {
     fn enqueue(
         &self,
         sends: &mut SqState<H, H::SendPolicy>,
-        buffer: Buffer<H>,
+        buffer: send::Buffer<H>,
         len: usize,
-        kind: SendKind,
+        kind: send::SendKind,
         attached: Option<KBox<transfer::TransferData<H>>>,
         tag: Option<H::SendTag>,
     ) -> Result<*mut cbindings::ib_send_wr> {
@@ -203,9 +202,9 @@ impl<H: Handler> QueuePair<H> {
         sends: &mut SqState<H, H::SendPolicy>,
         mut transfer: Option<KBox<transfer::TransferData<H>>>,
         posted: usize,
-        send: UnpostedSend<H>,
+        send: send::UnpostedSend<H>,
     ) -> Result {
-        let UnpostedSend {
+        let send::UnpostedSend {
             buffer,
             len,
             kind,
@@ -216,7 +215,7 @@ impl<H: Handler> QueuePair<H> {
         let send = self.enqueue(sends, buffer, len, kind, transfer, Some(tag))?;
         // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
         // which stays locked during the call.
-        let posted_send = unsafe { PostedSend::of(send, &self._cq) };
+        let posted_send = unsafe { send::PostedSend::of(send, &self._cq) };
         self.id.context().reply_posted(posted_send);
         let first = match requests {
             // SAFETY: The box is in the queue of posted Sends, which stays locked, so it is live
@@ -237,7 +236,8 @@ impl<H: Handler> QueuePair<H> {
 ///
 /// # Safety
 ///
-/// Only the core calls this, for the completion of a Send that was posted from a [`SendRequest`].
+/// Only the core calls this, for the completion of a Send that was posted from a
+/// [`send::SendRequest`].
 unsafe extern "C" fn send_done<H: Handler>(cq: *mut cbindings::ib_cq, wc: *mut cbindings::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
@@ -246,7 +246,7 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut cbindings::ib_cq, wc: *mut c
     // field. It is among the posted Sends until `retire` below, or, after a drain, until the queue
     // pair is freed, after the last callback.
     let (queue, sequence) = unsafe {
-        let inner = wc.__bindgen_anon_1.wr_cqe.cast::<SendRequest<H>>();
+        let inner = wc.__bindgen_anon_1.wr_cqe.cast::<send::SendRequest<H>>();
         ((*inner).queue, (*inner).sequence)
     };
     // SAFETY: Only a `QueuePair<H>` posts requests that complete here, and it outlives its

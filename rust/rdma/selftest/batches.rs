@@ -18,13 +18,10 @@ use super::{
     }, //
 };
 use crate::prelude::*;
-use crate::{
-    mr,
-    transfer::{
-        Attached,
-        PreparedTransfer,
-        Transfer, //
-    }, //
+use crate::transfer::{
+    Attached,
+    PreparedTransfer,
+    Transfer, //
 };
 use ext::memory::Page;
 

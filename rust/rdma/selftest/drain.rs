@@ -11,12 +11,7 @@ use super::{
     handler::kept, //
 };
 use crate::prelude::*;
-use core::ffi::c_int;
 use ext::memory::Page;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
-};
 
 /// The page to check when a queue pair is destroyed, and whether it was still referenced then.
 static WATCHED: Atomic<*mut kernel::bindings::page> = Atomic::new(null_mut());

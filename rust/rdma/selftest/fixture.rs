@@ -11,13 +11,9 @@ use super::{
 };
 use crate::prelude::*;
 use crate::{
-    cm::{
-        ConnectParameters,
-        Id, //
-    },
+    cm::ConnectParameters,
     errno::eopnotsupp,
     listener,
-    mr,
     qp::Parameters,
     receive,
     send::{

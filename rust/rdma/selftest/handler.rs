@@ -5,13 +5,9 @@
 use super::policy::TestPolicy;
 use crate::prelude::*;
 use crate::{
-    cm::{
-        self,
-        Id, //
-    },
+    cm,
     errno::etimedout,
     listener,
-    mr,
     receive,
     Invalidated,
     QueueEvent,
@@ -23,10 +19,6 @@ use kernel::{
     new_condvar,
     new_spinlock,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         CondVar,
         SpinLock, //
     },

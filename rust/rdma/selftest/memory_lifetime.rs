@@ -16,9 +16,7 @@ use super::{
         TIMEOUT_MS, //
     }, //
 };
-use crate::mr;
 use crate::prelude::*;
-use core::ffi::c_int;
 use ext::memory::{
     Page,
     Stable, //

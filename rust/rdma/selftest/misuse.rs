@@ -18,8 +18,6 @@ use super::{
 };
 use crate::prelude::*;
 use crate::{
-    cm::Id,
-    mr,
     send::Doorbell,
     transfer::{
         Attached,

@@ -8,7 +8,6 @@ use super::fixture::{
 };
 use crate::prelude::*;
 use crate::QueuePair;
-use kernel::sync::atomic::Relaxed;
 
 /// The events that end a connection.
 const FATAL: [cbindings::ib_event_type; 5] = [
