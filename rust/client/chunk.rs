@@ -11,13 +11,8 @@ use crate::prelude::*;
 use proto::{
     chunk::Segment,
     plan::{
-        Argument,
-        CallForm,
-        Plan,
-        PlanError,
-        ReplyForm,
-        Sizes,
-        Thresholds, //
+        self,
+        Plan, //
     },
     reply::Offer,
     reverse, //
@@ -28,7 +23,7 @@ use rdma::mr;
 #[derive(Clone, Copy)]
 pub(crate) struct MarshalLimits {
     /// The inline thresholds in both directions.
-    pub(super) thresholds: Thresholds,
+    pub(super) thresholds: plan::Thresholds,
     /// Memory regions that cover the largest payload.
     pub(super) payload_segments: usize,
     /// The credits that each Call requests.
@@ -38,7 +33,7 @@ pub(crate) struct MarshalLimits {
 impl MarshalLimits {
     /// The limits before the connection is established.
     pub(super) const DEFAULT: Self = Self {
-        thresholds: Thresholds::DEFAULT,
+        thresholds: plan::Thresholds::DEFAULT,
         payload_segments: 1,
         requested_credits: 1,
     };
@@ -49,11 +44,11 @@ impl MarshalLimits {
     }
 
     /// Decides how the Call in `rqst` and its reply travel.
-    pub(super) fn plan(&self, rqst: &Rqst<ClientTransport>) -> Result<Plan, PlanError> {
-        let sizes = Sizes {
+    pub(super) fn plan(&self, rqst: &Rqst<ClientTransport>) -> Result<Plan, plan::PlanError> {
+        let sizes = plan::Sizes {
             call: rqst.call_len(),
             argument: rqst.call_payload().and_then(|payload| {
-                Some(Argument {
+                Some(plan::Argument {
                     position: u32::try_from(payload.start).ok()?,
                     length: payload.len(),
                 })
@@ -65,12 +60,12 @@ impl MarshalLimits {
         };
         let mut plan = Plan::new(&sizes, &self.thresholds);
         if let Ok(Plan {
-            reply: ReplyForm::WriteAndReplyChunk { .. },
+            reply: plan::ReplyForm::WriteAndReplyChunk { .. },
             ..
         }) = plan
         {
             // Two chunks for one `xdr_buf` cost more than the copy that one of them saves.
-            let unreduced = Sizes {
+            let unreduced = plan::Sizes {
                 result: None,
                 ..sizes
             };
@@ -82,14 +77,14 @@ impl MarshalLimits {
     /// Returns the most memory regions that a Call with this plan needs.
     pub(super) fn regions(&self, plan: &Plan) -> usize {
         let call = match plan.call {
-            CallForm::Inline => 0,
-            CallForm::ReadChunk(_) => self.payload_segments,
-            CallForm::PositionZero => self.message_segments(),
+            plan::CallForm::Inline => 0,
+            plan::CallForm::ReadChunk(_) => self.payload_segments,
+            plan::CallForm::PositionZero => self.message_segments(),
         };
         let reply = match plan.reply {
-            ReplyForm::Inline => 0,
-            ReplyForm::WriteChunk { .. } => self.payload_segments,
-            ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
+            plan::ReplyForm::Inline => 0,
+            plan::ReplyForm::WriteChunk { .. } => self.payload_segments,
+            plan::ReplyForm::ReplyChunk { .. } | plan::ReplyForm::WriteAndReplyChunk { .. } => {
                 self.message_segments()
             }
         };

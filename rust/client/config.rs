@@ -8,17 +8,9 @@
 
 use super::chunk::Chunk;
 use crate::prelude::*;
-use endpoint::{
-    self,
-    Parameters,
-    ReceiveRing, //
-};
 use kernel::page::PAGE_SIZE;
 use proto::cm_private_data::PrivateData;
-use rdma::{
-    device,
-    errno, //
-};
+use rdma::device;
 use sunrpc::sysctl::{
     SysctlEntry,
     SysctlRegistration, //
@@ -130,7 +122,7 @@ pub(super) fn credits_for(regions: usize, receives: usize, send_buffers: usize) 
 
 /// The sizes of a connection's queues and of its memory regions.
 pub(super) struct QueueLimits {
-    pub(super) parameters: Parameters,
+    pub(super) parameters: endpoint::Parameters,
     /// Credits to request.
     pub(super) credits: usize,
     /// Credits that there are resources for from the start.
@@ -172,9 +164,9 @@ impl QueueLimits {
             return Err(errno::eopnotsupp());
         }
         let first_credits = first.min(credits);
-        let receives = ReceiveRing::<ClientConn>::depth(receives_for(credits));
+        let receives = endpoint::ReceiveRing::<ClientConn>::depth(receives_for(credits));
         Ok(Self {
-            parameters: Parameters {
+            parameters: endpoint::Parameters {
                 receives: u32::try_from(receives)?,
                 send_buffers: sends_for(credits),
                 // The others are not allocated on the send path, which could wait for the very

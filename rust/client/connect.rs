@@ -15,24 +15,11 @@
 
 use super::{
     cause::ConnectError,
-    config::{
-        self,
-        Config,
-        QueueLimits,
-        FIRST_CREDITS, //
-    },
-    stats::Counters,
-    transport::{
-        ActiveConnection,
-        ReusableResources, //
-    }, //
+    config::Config,
+    transport::ReusableResources, //
 };
 use crate::prelude::*;
-use endpoint::SendBufferExt;
-use kernel::{
-    alloc::Flags,
-    time::Msecs, //
-};
+use kernel::time::Msecs;
 use proto::conn::client as conn;
 use rdma::{
     cm::{
@@ -40,9 +27,7 @@ use rdma::{
         Id, //
     },
     device,
-    errno,
-    receive,
-    QueuePair, //
+    receive, //
 };
 use sunrpc::Xprt;
 
@@ -95,7 +80,7 @@ pub(super) fn connect(
                 let first = if xprt.carries_swap() {
                     config.credits
                 } else {
-                    FIRST_CREDITS
+                    config::FIRST_CREDITS
                 };
                 request(&id, &connection, config, first, reusable, &mut queue)
             }
@@ -180,7 +165,7 @@ fn request(
 fn fill(
     connection: &ClientConn,
     config: &Config,
-    limits: &QueueLimits,
+    limits: &config::QueueLimits,
     queue: &QueuePair<ClientConn>,
     resources: ReusableResources,
 ) -> Result<usize> {
@@ -237,11 +222,11 @@ fn make_queue(
     config: Config,
     first: usize,
     resources: &mut ReusableResources,
-) -> Result<(QueueLimits, Arc<QueuePair<ClientConn>>)> {
+) -> Result<(config::QueueLimits, Arc<QueuePair<ClientConn>>)> {
     let mut credits = config.credits;
     let first = first.max(resources.credits);
     loop {
-        let limits = QueueLimits::new(device, Config { credits, ..config }, first)?;
+        let limits = config::QueueLimits::new(device, Config { credits, ..config }, first)?;
         let pd = resources.pd.clone();
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),

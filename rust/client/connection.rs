@@ -11,27 +11,15 @@
 use super::{
     cause::ConnectError,
     chunk::MarshalLimits,
-    config::{
-        self,
-        Config, //
-    },
+    config::Config,
     connection_state::ConnectionState,
     regions::RegionPool,
     reply,
     slot::InvalidateContext,
-    stats::Counters,
     transport::ReusableResources, //
 };
 use crate::prelude::*;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering, //
-};
-use endpoint::{
-    self,
-    ReceiveRing,
-    SendBufferExt, //
-};
+use core::sync::atomic::AtomicBool;
 use kernel::{
     new_mutex,
     sync::{
@@ -48,17 +36,13 @@ use proto::{
     cm_private_data::PrivateData,
     conn::client as conn,
     credit::Window,
-    plan::{
-        Role,
-        Thresholds, //
-    }, //
+    plan, //
 };
 use rdma::{
     cm,
     mr,
     receive,
     Invalidated,
-    QueuePair,
     WcStatus, //
 };
 use sunrpc::{
@@ -100,7 +84,7 @@ pub(crate) struct ClientConn {
     pub(super) growth: Mutex<()>,
     created: Instant<Monotonic>,
     #[pin]
-    pub(super) receives: ReceiveRing<Self>,
+    pub(super) receives: endpoint::ReceiveRing<Self>,
     #[pin]
     pub(super) regions: RegionPool,
 }
@@ -130,7 +114,7 @@ impl ClientConn {
                 credits <- new_spinlock!(credits, "rpcrdma::credits"),
                 growth <- new_mutex!((), "rpcrdma::growth"),
                 created: Instant::now(),
-                receives <- ReceiveRing::new(),
+                receives <- endpoint::ReceiveRing::new(),
                 regions <- RegionPool::new(),
             }),
             GFP_KERNEL,
@@ -173,11 +157,11 @@ impl ClientConn {
         let theirs = PrivateData::parse(private_data);
         let device_limits = self.device_limits.as_ref();
         self.limits.populate(MarshalLimits {
-            thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
+            thresholds: plan::Thresholds::negotiate(plan::Role::Client, self.config.inline, theirs),
             ..*device_limits.unwrap_or(&MarshalLimits::DEFAULT)
         });
         if let (Ok(local), Ok(remote)) = (id.local_address(), id.remote_address()) {
-            let Thresholds { call, reply } = self.limits().thresholds;
+            let plan::Thresholds { call, reply } = self.limits().thresholds;
             let wished = self.config.inline;
             trace::event!(xprtrdma_inline_thresh(
                 &local,

@@ -8,10 +8,7 @@
 
 use super::cause::ConnectError;
 use crate::prelude::*;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering, //
-};
+use core::sync::atomic::AtomicBool;
 use kernel::{
     new_condvar,
     sync::{

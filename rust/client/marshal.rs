@@ -8,42 +8,26 @@
 //! them, so the RPC need not wait for its completion.
 
 use super::{
-    chunk::{
-        Chunk,
-        Offered, //
-    },
-    send::{
-        PreparedCall,
-        ResourceReserve,
-        SendMessage, //
-    },
-    transport::ActiveConnection, //
+    chunk::Chunk,
+    send, //
 };
 use crate::prelude::*;
 use core::{
     iter,
     ops::Range, //
 };
-use endpoint::{
-    SendBufferExt,
-    GATHER_MIN_BYTES, //
-};
-use kernel::alloc::Flags;
+use endpoint::GATHER_MIN_BYTES;
 use proto::{
     chunk::ReadSegment,
     header::Call,
     plan::{
-        CallForm,
-        Plan,
-        ReplyForm, //
+        self,
+        Plan, //
     },
     reduction, //
 };
 use rdma::{
-    mr::{
-        Access,
-        Prepared, //
-    },
+    mr,
     transfer::Gathered, //
 };
 use sunrpc::{
@@ -59,10 +43,10 @@ use trace::ChunkType;
 pub(super) fn marshal(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
-    reserve: ResourceReserve,
+    reserve: send::ResourceReserve,
     flags: Flags,
     offered: &mut Offered,
-) -> Result<PreparedCall, SendError> {
+) -> Result<send::PreparedCall, SendError> {
     let limits = active.connection.limits();
     let plan = limits.plan(rqst).map_err(|error| {
         let xid = rqst.xid();
@@ -75,7 +59,7 @@ pub(super) fn marshal(
         .take_regions(&active, limits.regions(&plan))
         .inspect_err(|_| {
             // A Call that is prepared early takes only what is to spare.
-            if reserve == ResourceReserve::Use {
+            if reserve == send::ResourceReserve::Use {
                 active.connection.with_peer(|server| {
                     trace::event!(xprtrdma_nomrs_err(rqst.task_id(), server));
                 });
@@ -94,7 +78,7 @@ pub(super) fn marshal(
         active: &active,
         flags,
         idle,
-        regions: Prepared::new(),
+        regions: mr::Prepared::new(),
     };
     let message = marshal.write_message(offered, buffer.bytes_mut());
     let Marshal { idle, regions, .. } = marshal;
@@ -109,7 +93,7 @@ pub(super) fn marshal(
                 argument_chunk(&plan, &message),
                 result_chunk(&plan)
             ));
-            Ok(PreparedCall {
+            Ok(send::PreparedCall {
                 active,
                 regions,
                 buffer,
@@ -138,7 +122,7 @@ struct Marshal<'a> {
     /// Regions for all chunks of the Call.
     idle: Idle<ClientConn>,
     /// Those that memory is mapped with.
-    regions: Prepared<ClientConn>,
+    regions: mr::Prepared<ClientConn>,
 }
 
 impl Marshal<'_> {
@@ -149,13 +133,13 @@ impl Marshal<'_> {
         &mut self,
         offered: &mut Offered,
         out: &mut [u8],
-    ) -> Result<SendMessage, SendError> {
+    ) -> Result<send::SendMessage, SendError> {
         let (rqst, plan) = (self.rqst, self.plan);
         let mut read = None;
         if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
             let chunk = match self.in_one_piece() {
-                Some(piece) => self.map_chunk(iter::once(Ok(piece)), Access::Read)?,
-                None => self.map_chunk(rqst.call_pieces(range), Access::Read)?,
+                Some(piece) => self.map_chunk(iter::once(Ok(piece)), mr::Access::Read)?,
+                None => self.map_chunk(rqst.call_pieces(range), mr::Access::Read)?,
             };
             let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
             *len = chunk.as_slice().len();
@@ -182,8 +166,8 @@ impl Marshal<'_> {
             })
             .map_err(|_| SendError::TooBig)?;
         let data = match plan.call {
-            CallForm::Inline => rqst.call_data(),
-            CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
+            plan::CallForm::Inline => rqst.call_data(),
+            plan::CallForm::ReadChunk(_) | plan::CallForm::PositionZero => 0..0,
         };
         let gathered = match data.len() {
             GATHER_MIN_BYTES.. => self.gather(data.clone(), header).ok(),
@@ -191,7 +175,7 @@ impl Marshal<'_> {
         };
         let gathered_range = gathered.as_ref().map_or(0..0, |_| data);
         let len = self.copy_inline(header, &gathered_range, out)?;
-        Ok(SendMessage {
+        Ok(send::SendMessage {
             len,
             copied: len.saturating_sub(header),
             gathered,
@@ -201,14 +185,14 @@ impl Marshal<'_> {
     /// Maps the memory that is offered for the result.
     fn map_offer(&mut self, offered: &mut Offered) -> Result<(), SendError> {
         match self.plan.reply {
-            ReplyForm::Inline => (),
-            ReplyForm::WriteChunk { .. } => {
+            plan::ReplyForm::Inline => (),
+            plan::ReplyForm::WriteChunk { .. } => {
                 let pieces = self.rqst.reply_pieces(ReplyPart::Pages);
-                *offered = Offered::Write(self.map_chunk(pieces, Access::Write)?);
+                *offered = Offered::Write(self.map_chunk(pieces, mr::Access::Write)?);
             }
-            ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
+            plan::ReplyForm::ReplyChunk { .. } | plan::ReplyForm::WriteAndReplyChunk { .. } => {
                 let pieces = self.rqst.reply_pieces(ReplyPart::All);
-                *offered = Offered::Reply(self.map_chunk(pieces, Access::Write)?);
+                *offered = Offered::Reply(self.map_chunk(pieces, mr::Access::Write)?);
             }
         }
         Ok(())
@@ -218,7 +202,7 @@ impl Marshal<'_> {
     fn map_chunk(
         &mut self,
         pieces: impl Iterator<Item = Result<Piece>>,
-        access: Access,
+        access: mr::Access,
     ) -> Result<Chunk, SendError> {
         let xid = self.rqst.xid();
         let mut pieces = pieces.peekable();
@@ -245,7 +229,8 @@ impl Marshal<'_> {
     fn in_one_piece(&self) -> Option<Piece> {
         let rqst = self.rqst;
         let parts = rqst.call_lens().iter().filter(|len| **len != 0).count();
-        if self.plan.call != CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY {
+        if self.plan.call != plan::CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY
+        {
             return None;
         }
         rqst.call_in_one_piece(self.flags | __GFP_NOWARN).ok()
@@ -288,20 +273,22 @@ impl Marshal<'_> {
 }
 
 /// Returns how the argument travels, for traces.
-fn argument_chunk(plan: &Plan, message: &SendMessage) -> ChunkType {
+fn argument_chunk(plan: &Plan, message: &send::SendMessage) -> ChunkType {
     match plan.call {
-        CallForm::Inline if message.gathered.is_some() => ChunkType::Mapped,
-        CallForm::Inline => ChunkType::Pullup,
-        CallForm::ReadChunk(_) => ChunkType::Read,
-        CallForm::PositionZero => ChunkType::PositionZero,
+        plan::CallForm::Inline if message.gathered.is_some() => ChunkType::Mapped,
+        plan::CallForm::Inline => ChunkType::Pullup,
+        plan::CallForm::ReadChunk(_) => ChunkType::Read,
+        plan::CallForm::PositionZero => ChunkType::PositionZero,
     }
 }
 
 /// Returns how the result will travel, for traces.
 fn result_chunk(plan: &Plan) -> ChunkType {
     match plan.reply {
-        ReplyForm::Inline => ChunkType::Inline,
-        ReplyForm::WriteChunk { .. } => ChunkType::Write,
-        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => ChunkType::Reply,
+        plan::ReplyForm::Inline => ChunkType::Inline,
+        plan::ReplyForm::WriteChunk { .. } => ChunkType::Write,
+        plan::ReplyForm::ReplyChunk { .. } | plan::ReplyForm::WriteAndReplyChunk { .. } => {
+            ChunkType::Reply
+        }
     }
 }

@@ -4,10 +4,19 @@
 
 pub(crate) use super::{
     cause::Cause,
+    chunk::Offered,
+    config,
     connection::ClientConn,
-    transport::ClientTransport, //
+    stats::Counters,
+    transport::{
+        ActiveConnection,
+        ClientTransport, //
+    }, //
 };
+pub(crate) use core::sync::atomic::Ordering;
+pub(crate) use endpoint::SendBufferExt;
 pub(crate) use kernel::{
+    alloc::Flags,
     new_spinlock,
     prelude::*,
     sync::{
@@ -15,5 +24,9 @@ pub(crate) use kernel::{
         SpinLock, //
     }, //
 };
-pub(crate) use rdma::mr::Idle;
+pub(crate) use rdma::{
+    errno,
+    mr::Idle,
+    QueuePair, //
+};
 pub(crate) use sunrpc::Rqst;

@@ -6,12 +6,8 @@
 //! path, an allocation could wait for the very write-back that the Send is part of. A Call that
 //! finds too few regions in the pool waits until other RPCs have put theirs back.
 
-use super::config;
 use crate::prelude::*;
-use core::sync::atomic::{
-    AtomicBool,
-    Ordering, //
-};
+use core::sync::atomic::AtomicBool;
 use rdma::ProtectionDomain;
 
 /// A pool of idle memory regions.

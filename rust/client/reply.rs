@@ -7,29 +7,17 @@
 //! has the regions of its RPC invalidated and then completes the RPC. If the server did not
 //! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
 
-use super::{
-    chunk::Offered,
-    slot::{
-        InvalidateContext,
-        SlotState, //
-    }, //
+use super::slot::{
+    InvalidateContext,
+    SlotState, //
 };
 use crate::prelude::*;
 use kernel::sync::SpinLockGuard;
-use proto::reply::{
-    claimed_xid,
-    parse,
-    Discard,
-    Incoming,
-    RdmaError,
-    Reply, //
-};
+use proto::reply;
 use rdma::{
-    errno,
     mr::Registered,
     receive,
-    Invalidated,
-    QueuePair, //
+    Invalidated, //
 };
 use sunrpc::{
     CallbackError,
@@ -157,29 +145,29 @@ struct Arrived<'a> {
 impl Arrived<'_> {
     /// Parses the message, and handles it by its kind.
     fn dispatch(&mut self) -> ReplyAction {
-        match parse(self.bytes) {
+        match reply::parse(self.bytes) {
             Err(discard) => self.on_discard(discard),
-            Ok(Incoming::ReverseCall(call)) => self.on_callback(call.xid, call.payload),
-            Ok(Incoming::Reply(reply)) => self.on_reply(&reply),
-            Ok(Incoming::Error { xid, credits, kind }) => self.on_error(xid, credits, kind),
+            Ok(reply::Incoming::ReverseCall(call)) => self.on_callback(call.xid, call.payload),
+            Ok(reply::Incoming::Reply(reply)) => self.on_reply(&reply),
+            Ok(reply::Incoming::Error { xid, credits, kind }) => self.on_error(xid, credits, kind),
         }
     }
 
     /// Drops a message that does not parse. It perhaps is all that the server has for the Call.
-    fn on_discard(&mut self, discard: Discard) -> ReplyAction {
+    fn on_discard(&mut self, discard: reply::Discard) -> ReplyAction {
         let (connection, bytes) = (self.connection, self.bytes);
         connection.with_peer(|server| match discard {
-            Discard::Runt(_) => trace::event!(xprtrdma_reply_short_err(server, bytes)),
-            Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
+            reply::Discard::Runt(_) => trace::event!(xprtrdma_reply_short_err(server, bytes)),
+            reply::Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
             _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
         });
         connection.log_message(|server| pr_info!("dropped a message of {server}: {discard:?}\n"));
-        let xid = claimed_xid(bytes);
+        let xid = reply::claimed_xid(bytes);
         match xid.and_then(|xid| lookup(connection, xid)) {
             Some(rqst) => self.break_reply(rqst, None, discard.reason()),
             None => {
                 // Nor is more to come for a Call whose task was killed. A callback answers none.
-                if xid.is_some() && discard != Discard::ReverseChunks {
+                if xid.is_some() && discard != reply::Discard::ReverseChunks {
                     connection.xprt.with(|xprt| xprt.no_matching_rqst());
                 }
                 self.claim_by_xid(xid);
@@ -214,7 +202,7 @@ impl Arrived<'_> {
     }
 
     /// Fails the Call that the server refuses with an RDMA_ERROR.
-    fn on_error(&mut self, xid: u32, credits: u32, kind: RdmaError) -> ReplyAction {
+    fn on_error(&mut self, xid: u32, credits: u32, kind: reply::RdmaError) -> ReplyAction {
         let connection = self.connection;
         let Some(rqst) = lookup(connection, xid) else {
             return self.no_matching_rqst(xid);
@@ -226,10 +214,10 @@ impl Arrived<'_> {
         }
         trace::event!(xprtrdma_reply(rqst.task_id(), xid, credits));
         match kind {
-            RdmaError::Version { low, high } => {
+            reply::RdmaError::Version { low, high } => {
                 trace::event!(xprtrdma_err_vers(rqst.task_id(), xid, low, high));
             }
-            RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
+            reply::RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
         }
         let registered = self.take_registered(&rqst, state);
         connection.log_message(|server| {
@@ -244,7 +232,7 @@ impl Arrived<'_> {
     }
 
     /// Compares a reply with what its Call offered.
-    fn on_reply(&mut self, reply: &Reply<'_>) -> ReplyAction {
+    fn on_reply(&mut self, reply: &reply::Reply<'_>) -> ReplyAction {
         let connection = self.connection;
         let Some(rqst) = lookup(connection, reply.xid) else {
             return self.no_matching_rqst(reply.xid);

@@ -7,19 +7,11 @@
 //! before. Calls are prepared in any order, but sent in order. Those that are prepared early leave
 //! a reserve, so that there is enough for the Call whose turn it is.
 
-use super::{
-    chunk::Offered,
-    config::CALLBACK_CREDITS,
-    marshal::marshal,
-    stats::Counters,
-    transport::ActiveConnection, //
-};
+use super::marshal::marshal;
 use crate::prelude::*;
-use endpoint::SendBufferExt;
-use kernel::alloc::Flags;
 use proto::{
     plan::{
-        CallForm,
+        self,
         Plan, //
     },
     reverse, //
@@ -78,9 +70,9 @@ impl PreparedCall {
     pub(super) fn count(&self, counters: &Counters, offered: &Offered) {
         counters.pullup_bytes.add(self.message.copied as u64);
         match self.plan.call {
-            CallForm::Inline => (),
-            CallForm::ReadChunk(_) => counters.read_chunks.add(1),
-            CallForm::PositionZero => {
+            plan::CallForm::Inline => (),
+            plan::CallForm::ReadChunk(_) => counters.read_chunks.add(1),
+            plan::CallForm::PositionZero => {
                 counters.read_chunks.add(1);
                 counters.long_calls.add(1);
             }
@@ -311,7 +303,7 @@ pub(super) fn send_callback_reply(
     let mut buffer = ResourceReserve::Use.take_send_buffer(active)?;
     let header = reverse::Header {
         xid: rqst.xid(),
-        credits: CALLBACK_CREDITS,
+        credits: config::CALLBACK_CREDITS,
     };
     let limit = active.connection.limits().thresholds.call;
     let len = header

@@ -12,10 +12,8 @@
 //! the task waits until the connection is closed.
 
 use super::{
-    chunk::Offered,
     reply::MatchedReply,
-    send::PreparedCall,
-    transport::ActiveConnection, //
+    send::PreparedCall, //
 };
 use crate::prelude::*;
 use kernel::{
@@ -25,10 +23,7 @@ use kernel::{
         SpinLockGuard, //
     }, //
 };
-use rdma::{
-    errno,
-    mr::Registered, //
-};
+use rdma::mr::Registered;
 
 /// The context of a chain of local invalidations: the reason for it.
 pub(crate) enum InvalidateContext {

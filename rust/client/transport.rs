@@ -6,43 +6,27 @@
 
 use super::{
     chunk::MarshalLimits,
-    config::{
-        self,
-        Config,
-        CALLBACK_CREDITS,
-        MAX_PAYLOAD_PAGES, //
-    },
+    config::Config,
     connect,
     send,
-    slot::Slot,
-    stats::Counters, //
+    slot::Slot, //
 };
 use crate::prelude::*;
-use core::sync::atomic::Ordering;
-use kernel::{
-    alloc::Flags,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 use proto::cm_private_data::PrivateData;
 use rdma::{
     cm::Id,
     receive,
     send::Doorbell,
-    ProtectionDomain,
-    QueuePair, //
+    ProtectionDomain, //
 };
 use sunrpc::{
-    CallbackRqst,
     Class,
     DisconnectReason,
-    HasSlot,
     SendError,
-    SockAddr,
-    Stats,
-    Transport,
     Xprt, //
 };
 
@@ -148,7 +132,7 @@ impl ReusableResources {
 /// The transport class of `mount -o proto=rdma`.
 pub(crate) static CLASS: Class<ClientTransport> = Class::new();
 
-impl HasSlot for ClientTransport {
+impl sunrpc::HasSlot for ClientTransport {
     type Slot = Slot;
 
     fn new_slot() -> impl PinInit<Slot, Error> {
@@ -156,11 +140,11 @@ impl HasSlot for ClientTransport {
     }
 }
 
-impl Transport for ClientTransport {
+impl sunrpc::Transport for ClientTransport {
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
     const NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
-    const CALLBACK_SLOTS: u32 = CALLBACK_CREDITS;
+    const CALLBACK_SLOTS: u32 = config::CALLBACK_CREDITS;
 
     fn class() -> &'static Class<Self> {
         &CLASS
@@ -181,7 +165,7 @@ impl Transport for ClientTransport {
     }
 
     fn max_payload() -> usize {
-        MAX_PAYLOAD_PAGES * kernel::page::PAGE_SIZE
+        config::MAX_PAYLOAD_PAGES * kernel::page::PAGE_SIZE
     }
 
     fn connect(&self, xprt: &Xprt<Self>) -> Result {
@@ -327,11 +311,11 @@ impl Transport for ClientTransport {
         }
     }
 
-    fn source(&self) -> Option<SockAddr> {
+    fn source(&self) -> Option<sunrpc::SockAddr> {
         self.active()?.queue.id().local_address().ok()
     }
 
-    fn stats(&self, _xprt: &Xprt<Self>) -> Stats {
+    fn stats(&self, _xprt: &Xprt<Self>) -> sunrpc::Stats {
         self.counters.snapshot()
     }
 
@@ -348,7 +332,7 @@ impl Transport for ClientTransport {
     fn send_callback_reply(
         &self,
         _xprt: &Xprt<Self>,
-        rqst: &CallbackRqst,
+        rqst: &sunrpc::CallbackRqst,
         more: bool,
     ) -> Result<(), SendError> {
         let active = self.active().ok_or(SendError::Disconnected)?;

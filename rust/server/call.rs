@@ -11,7 +11,6 @@
 //! head would be too long for sunrpc.
 
 use crate::prelude::*;
-use kernel::page::PAGE_SIZE;
 use proto::{
     call::{
         Call,
@@ -22,10 +21,7 @@ use proto::{
     rpc::CallHeader,
     xdr, //
 };
-use sunrpc::{
-    memory::Page,
-    SavedReplyPages, //
-};
+use sunrpc::SavedReplyPages;
 
 /// The largest number of chunks in a Write list. NFS pairs them with the operations of a COMPOUND.
 pub(super) const MAX_WRITE_CHUNKS: usize = 16;

@@ -7,15 +7,6 @@
 //! credits that an administrator wants; the device limits the number of work requests in a queue.
 
 use crate::prelude::*;
-use endpoint::{
-    self,
-    Parameters,
-    ReceiveRing, //
-};
-use kernel::{
-    page::PAGE_SIZE,
-    time::Msecs, //
-};
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device::Limits,
@@ -257,15 +248,15 @@ impl QueueLimits {
     /// Returns the most Receives for a grant of `credits`: those posted, those whose message is in
     /// progress, and those that wait to be reposted.
     fn receives(self, credits: u32) -> Result<usize> {
-        let for_credits = ReceiveRing::<ServerConn>::depth(usize::try_from(credits)?);
+        let for_credits = endpoint::ReceiveRing::<ServerConn>::depth(usize::try_from(credits)?);
         Ok(for_credits
             .saturating_add(self.beyond_credits)
             .saturating_add(Self::REPLIES))
     }
 
     /// Returns the parameters of the queue pair.
-    pub(super) fn parameters(self) -> Result<Parameters> {
-        Ok(Parameters {
+    pub(super) fn parameters(self) -> Result<endpoint::Parameters> {
+        Ok(endpoint::Parameters {
             receives: u32::try_from(self.receives(self.credits)?)?,
             send_buffers: usize::try_from(self.sends)?,
             first_send_buffers: FIRST_SENDS,

@@ -11,42 +11,19 @@
 //! follows.
 
 use super::{
-    config::{
-        BAD_CALLS,
-        LOST,
-        STALLED, //
-    },
     credits::Credits,
-    denied_calls::DeniedCalls,
     listener::Listener,
     rdma_read::ReadBudget,
     waiting::Waiting, //
 };
 use crate::prelude::*;
-use endpoint::{
-    self,
-    ReceiveRing, //
-};
-use kernel::sync::{
-    atomic::AtomicFlag,
-    SetOnce, //
-};
+use kernel::sync::SetOnce;
 use proto::{
-    call::Dropped,
     cm_private_data::PrivateData,
-    conn::server::{
-        Action,
-        ConnMachine,
-        Event,
-        State, //
-    }, //
+    conn::server as conn, //
 };
 use rdma::WcStatus;
-use sunrpc::{
-    AddrText,
-    SockAddr,
-    WeakSvcXprt, //
-};
+use sunrpc::AddrText;
 
 /// The number of malformed messages in a row that ends a connection.
 const MAX_MALFORMED: u32 = 16;
@@ -75,7 +52,7 @@ pub(crate) struct ServerConn {
     #[pin]
     pub(super) waiting: Waiting,
     #[pin]
-    pub(super) receives: ReceiveRing<Self>,
+    pub(super) receives: endpoint::ReceiveRing<Self>,
     #[pin]
     pub(super) credits: Credits,
     pub(super) read_budget: ReadBudget,
@@ -114,7 +91,7 @@ impl ServerConn {
                 initiator_depth,
                 state <- ConnectionState::new(),
                 waiting <- Waiting::new(),
-                receives <- ReceiveRing::new(),
+                receives <- endpoint::ReceiveRing::new(),
                 credits <- Credits::new(),
                 read_budget: ReadBudget::new(),
                 expects_replies: Atomic::new(false),
@@ -149,9 +126,9 @@ impl ServerConn {
     /// counts and logs that it is lost if [`Cause::text`] says so. Does not sleep.
     pub(super) fn end(&self, cause: Cause) {
         if cause.is_timeout() {
-            STALLED.add(1);
+            config::STALLED.add(1);
         }
-        let first = self.state.on(cause.event()) == Action::TearDown;
+        let first = self.state.on(cause.event()) == conn::Action::TearDown;
         if first || self.link.as_ref().is_none() {
             self.close();
         }
@@ -199,7 +176,7 @@ impl ServerConn {
         if self.counted_lost.xchg(true, Relaxed) {
             return;
         }
-        LOST.add(1);
+        config::LOST.add(1);
         endpoint::log(|| {
             let client = self.client_text();
             pr_info!("connection of {} lost: {reason}\n", client.as_c_str());
@@ -264,14 +241,14 @@ impl ServerConn {
         &self,
         queue: &QueuePair<Self>,
         message: &Message<Self>,
-        reason: Dropped,
+        reason: call::Dropped,
     ) {
         let (id, bytes) = (message.id(queue), message.bytes());
-        BAD_CALLS.add(1);
+        config::BAD_CALLS.add(1);
         self.note_malformed();
         self.log_message(|client| pr_info!("dropped a message of {client}: {reason:?}\n"));
         match reason {
-            Dropped::Runt(_) => trace::event!(svcrdma_decode_short_err(id, bytes.len())),
+            call::Dropped::Runt(_) => trace::event!(svcrdma_decode_short_err(id, bytes.len())),
             _ => trace::event!(svcrdma_decode_drop_err(id, bytes)),
         }
     }
@@ -309,10 +286,11 @@ impl ServerConn {
 /// The state of a connection, shared by nfsd threads and the handlers.
 #[pin_data]
 pub(super) struct ConnectionState {
-    /// Whether `inner` is in [`State::Open`]. Each call asks more than once, so this needs no lock.
+    /// Whether `inner` is in [`conn::State::Open`]. Each call asks more than once, so this needs no
+    /// lock.
     open: Atomic<bool>,
     #[pin]
-    inner: SpinLock<ConnMachine>,
+    inner: SpinLock<conn::ConnMachine>,
 }
 
 impl ConnectionState {
@@ -320,26 +298,26 @@ impl ConnectionState {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             open: Atomic::new(false),
-            inner <- new_spinlock!(ConnMachine::new(), "rpcrdma::connection_state"),
+            inner <- new_spinlock!(conn::ConnMachine::new(), "rpcrdma::connection_state"),
         })
     }
 
     /// Applies `event` to the state, and returns the action that follows.
-    pub(super) fn on(&self, event: Event) -> Action {
+    pub(super) fn on(&self, event: conn::Event) -> conn::Action {
         let mut inner = self.inner.lock();
         let action = inner.on(event);
-        self.open.store(inner.state() == State::Open, Release);
+        self.open.store(inner.state() == conn::State::Open, Release);
         action
     }
 
     /// Returns whether the client waits to be accepted.
     pub(super) fn is_requested(&self) -> bool {
-        self.inner.lock().state() == State::Requested
+        self.inner.lock().state() == conn::State::Requested
     }
 
     /// Returns whether the client has yet to confirm that it was accepted.
     pub(super) fn is_accepting(&self) -> bool {
-        self.inner.lock().state() == State::Accepting
+        self.inner.lock().state() == conn::State::Accepting
     }
 
     /// Returns whether replies can be sent.

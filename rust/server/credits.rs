@@ -11,27 +11,10 @@
 //! Here are the locks and the atomic numbers. Replies read the grant, and count calls, without a
 //! lock.
 
-use super::config::{
-    max_total_credits,
-    FIRST_CREDITS, //
-};
 use crate::prelude::*;
-use kernel::{
-    sync::atomic::{
-        AtomicFlag,
-        Full, //
-    },
-    time::{
-        ClockSource,
-        Msecs, //
-    }, //
-};
+use kernel::time::ClockSource;
 use proto::{
-    credit::{
-        min_calls_to_raise,
-        next_grant,
-        Arrivals, //
-    },
+    credit,
     grant::{
         self,
         Grant,
@@ -62,7 +45,7 @@ pub(super) struct Credits {
     /// The number of replies that have begun.
     replies: Atomic<u32>,
     #[pin]
-    arrivals: SpinLock<Arrivals>,
+    arrivals: SpinLock<credit::Arrivals>,
     /// The number of calls in the present interval of `arrivals`.
     calls: Atomic<u32>,
     /// Whether a thread holds a [`GrantUpdate`].
@@ -99,11 +82,11 @@ impl Credits {
             requested: Atomic::new(0),
             most_in_progress: Atomic::new(0),
             replies: Atomic::new(0),
-            arrivals <- new_spinlock!(Arrivals::new(), "rpcrdma::arrivals"),
+            arrivals <- new_spinlock!(credit::Arrivals::new(), "rpcrdma::arrivals"),
             calls: Atomic::new(0),
             updating: AtomicFlag::new(false),
             account <- new_spinlock!(
-                Grant::new(FIRST_CREDITS, now() / NANOSECONDS_PER_MS),
+                Grant::new(config::FIRST_CREDITS, now() / NANOSECONDS_PER_MS),
                 "rpcrdma::credits"
             ),
         })
@@ -149,13 +132,13 @@ impl Credits {
         if granted >= limit {
             return None;
         }
-        let raised = next_grant(granted, in_progress, replies, requested, limit);
+        let raised = credit::next_grant(granted, in_progress, replies, requested, limit);
         if raised.is_some() {
             return raised;
         }
         // Replies to callbacks are not counted here.
-        let arrived = self.arrived(min_calls_to_raise(granted, requested), round_trip)?;
-        next_grant(granted, arrived, 0, requested, limit)
+        let arrived = self.arrived(credit::min_calls_to_raise(granted, requested), round_trip)?;
+        credit::next_grant(granted, arrived, 0, requested, limit)
     }
 
     /// Counts a call. If a round trip has passed and `enough` calls may have arrived in it, returns
@@ -201,7 +184,7 @@ impl Credits {
 
     /// Borrows up to `credits` from the pool. Returns the number borrowed.
     fn borrow(credits: u32) -> u32 {
-        let limit = max_total_credits();
+        let limit = config::max_total_credits();
         let before = BORROWED.fetch_add(credits, Relaxed);
         let taken = grant::available(credits, before, limit);
         Self::repay(credits.saturating_sub(taken));

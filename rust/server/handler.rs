@@ -6,21 +6,9 @@
 //! connection state, drop messages, and post replies that had to wait. nfsd threads do the rest,
 //! except to close a connection, which a work item does.
 
-use super::{
-    config::RECEIVED,
-    work_queue::{
-        ChunkedCall,
-        MessageContext, //
-    }, //
-};
+use super::work_queue::MessageContext;
 use crate::prelude::*;
-use proto::{
-    call,
-    conn::server::{
-        Action,
-        Event, //
-    }, //
-};
+use proto::conn::server as conn;
 use rdma::{
     cm,
     mr,
@@ -52,7 +40,7 @@ impl rdma::Context for ServerConn {
         match event {
             cm::Event::Established { .. } => {
                 self.established.populate(Instant::now());
-                let _ = self.state.on(Event::Established);
+                let _ = self.state.on(conn::Event::Established);
             }
             cm::Event::DeviceRemoval => {
                 if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
@@ -98,12 +86,12 @@ impl rdma::Handler for ServerConn {
     ) {
         trace::event!(svcrdma_wc_recv(message.id(queue), message.bytes().len()));
         // A message does not change the state of an open connection.
-        if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
+        if self.state.is_open() || self.state.on(conn::Event::Received) == conn::Action::Serve {
             self.begin_message();
             match call::dropped(message.bytes()) {
                 // Dropping a message needs no thread.
                 Some(reason) => {
-                    RECEIVED.add(1);
+                    config::RECEIVED.add(1);
                     self.note_dropped(queue, &message, reason);
                     self.repost(queue, message);
                 }

@@ -12,8 +12,6 @@
 //! for many connections in a short time is [delayed](proto::admission), and others pass it.
 
 use super::{
-    config::MAX_PAYLOAD,
-    denied_calls::DeniedCalls,
     rdma_read::PagePool,
     transport::{
         log_rejected,
@@ -28,25 +26,17 @@ use core::mem::{
 use kernel::{
     new_mutex,
     sync::{
-        atomic::{
-            AtomicFlag,
-            Full, //
-        },
         Mutex,
         SetOnce, //
-    },
-    time::Msecs, //
+    }, //
 };
 use proto::admission::Admission;
 use rdma::listener;
 use sunrpc::{
     AddrText,
     Net,
-    SockAddr,
     SvcClass,
-    SvcListener,
-    SvcXprt,
-    WeakSvcXprt, //
+    SvcListener, //
 };
 
 /// The number of attempts to bind the address again after it has moved to another device.
@@ -135,7 +125,7 @@ impl SvcListener for Listener {
 
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
-    const MAX_PAYLOAD: u32 = MAX_PAYLOAD;
+    const MAX_PAYLOAD: u32 = config::MAX_PAYLOAD;
 
     fn class() -> &'static SvcClass<Self> {
         &CLASS

@@ -4,19 +4,32 @@
 
 pub(crate) use super::{
     cause::Cause,
+    config,
     connection::ServerConn,
+    denied_calls::DeniedCalls,
+    responder::Responder,
     send::SendPath,
     transport::ServerTransport,
-    work_queue::WithMessage, //
+    work_queue::{
+        ChunkedCall,
+        Outgoing,
+        WithMessage, //
+    }, //
 };
-pub(crate) use endpoint::SendBufferExt;
+pub(crate) use endpoint::{
+    ResponderExt,
+    SendBufferExt, //
+};
 pub(crate) use kernel::{
     new_spinlock,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
+            Full,
             Relaxed,
             Release, //
         },
@@ -25,11 +38,24 @@ pub(crate) use kernel::{
     },
     time::{
         Instant,
-        Monotonic, //
+        Monotonic,
+        Msecs, //
     }, //
 };
+pub(crate) use proto::call;
 pub(crate) use rdma::{
     errno::enotconn,
-    receive::Message,
+    receive::{
+        Message,
+        MessageMemory, //
+    },
+    send::SendKind,
+    transfer::Attached,
     QueuePair, //
+};
+pub(crate) use sunrpc::{
+    memory::Page,
+    SockAddr,
+    SvcXprt,
+    WeakSvcXprt, //
 };

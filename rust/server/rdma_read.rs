@@ -33,29 +33,14 @@ use super::{
         zero_padding,
         CallLayout, //
     },
-    config::{
-        max_total_read_pages,
-        READS, //
-    },
-    responder::Responder,
     work_queue::{
-        ChunkedCall,
         Waiter,
         WaitingReads, //
     }, //
 };
 use crate::prelude::*;
-use endpoint::{
-    ResponderExt,
-    UnpostedReads, //
-};
-use kernel::sync::atomic::Full;
+use endpoint::UnpostedReads;
 use proto::{
-    call::{
-        self,
-        Incoming,
-        Part, //
-    },
     chunk::{
         self,
         Segment, //
@@ -71,12 +56,9 @@ use rdma::{
     },
     SqPermit, //
 };
-use sunrpc::{
-    memory::Page,
-    shrinker::{
-        Shrink,
-        Shrinker, //
-    }, //
+use sunrpc::shrinker::{
+    Shrink,
+    Shrinker, //
 };
 
 impl Responder {
@@ -203,7 +185,7 @@ impl Responder {
         let reserved = credits.credits();
         match queue.post_reads(reads, credits, call) {
             Ok(()) => {
-                READS.add(requests);
+                config::READS.add(requests);
                 connection.start_watchdog();
                 if requests < reserved {
                     connection.note_space_freed();
@@ -255,7 +237,7 @@ impl Responder {
         layout: CallLayout,
         pages: &KVec<Page>,
     ) -> Result<PreparedTransfer<ServerConn>> {
-        let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
+        let Ok(call::Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
         let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
@@ -271,7 +253,7 @@ impl Responder {
         let mut at = 0_usize;
         for part in call.parts() {
             let end = match part {
-                Part::Payload { from, length } => {
+                call::Part::Payload { from, length } => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
                     match call.body {
                         Body::Msg => {
@@ -287,12 +269,12 @@ impl Responder {
                     }
                     end
                 }
-                Part::Chunk { position, length } => {
+                call::Part::Chunk { position, length } => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
                     add_read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
                     end
                 }
-                Part::Padding(length) => {
+                call::Part::Padding(length) => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
                     zero_padding(pages, at, end)?;
                     end
@@ -473,7 +455,7 @@ impl ReadPermit {
         let total = TOTAL.fetch_add(pages, Relaxed).saturating_add(pages);
         if !connection
             .read_budget
-            .begin(total <= max_total_read_pages())
+            .begin(total <= config::max_total_read_pages())
         {
             TOTAL.fetch_sub(pages, Relaxed);
             return None;

@@ -12,39 +12,20 @@ use super::{
         policy,
         CallLayout, //
     },
-    config::{
-        BAD_CALLS,
-        RECEIVED, //
-    },
-    responder::Responder,
     transport::Args,
-    work_queue::{
-        ChunkedCall,
-        Work, //
-    }, //
+    work_queue::Work, //
 };
 use crate::prelude::*;
 use core::ops::Range;
-use kernel::page::PAGE_SIZE;
 use proto::{
-    call::{
-        self,
-        Call,
-        Incoming,
-        Reason,
-        Rejection, //
-    },
     rdma_error::ErrorMessage,
     reply_builder,
     rpc::CallHeader,
     upper_layer_binding::Binding, //
 };
-use rdma::receive::MessageMemory;
 use sunrpc::{
-    memory::Page,
     SvcCall,
-    SvcCallbackReply,
-    SvcXprt, //
+    SvcCallbackReply, //
 };
 
 impl Responder {
@@ -76,7 +57,7 @@ impl Responder {
         message: Message<ServerConn>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
-        RECEIVED.add(1);
+        config::RECEIVED.add(1);
         match dispatch(self, xprt, &message, args) {
             Disposition::Execute(info) => {
                 let set =
@@ -215,7 +196,7 @@ pub(super) struct CallInfo {
 impl CallInfo {
     /// Returns the properties of `call`, which came in `message` and whose Payload stream begins
     /// with `head`.
-    fn new(call: &Call<'_>, message: &[u8], head: &[u8]) -> Self {
+    fn new(call: &call::Call<'_>, message: &[u8], head: &[u8]) -> Self {
         let chunks = call.lists.write.iter().map(|chunk| chunk.total());
         // If the procedure has no DDP-eligible result, the length of a Write chunk is irrelevant.
         let longest = chunks.max().filter(|_| Binding::has_results(head));
@@ -254,14 +235,14 @@ fn dispatch(
 ) -> Disposition {
     let bytes = message.bytes();
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
-        Ok(Incoming::Call(call)) => {
+        Ok(call::Incoming::Call(call)) => {
             trace_decoded(responder, message, call.payload);
             let connection = &responder.send_path.connection;
             connection.credits.request(call.credits);
             connection.note_call();
             call
         }
-        Ok(Incoming::ReverseReply(reply)) => {
+        Ok(call::Incoming::ReverseReply(reply)) => {
             trace_decoded(responder, message, reply.payload);
             let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
             if answered.is_none() {
@@ -273,7 +254,7 @@ fn dispatch(
             }
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
-        Ok(Incoming::ReverseError { xid, kind, .. }) => {
+        Ok(call::Incoming::ReverseError { xid, kind, .. }) => {
             // It is unknown here whether there is such a callback.
             responder.send_path.connection.note_malformed();
             responder.send_path.connection.log_message(|client| {
@@ -281,25 +262,25 @@ fn dispatch(
             });
             return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
         }
-        Err(Rejection::Drop(reason)) => {
+        Err(call::Rejection::Drop(reason)) => {
             let SendPath {
                 queue, connection, ..
             } = &responder.send_path;
             connection.note_dropped(queue, message, reason);
             return Disposition::Drop;
         }
-        Err(Rejection::Refuse(error, reason)) => {
+        Err(call::Rejection::Refuse(error, reason)) => {
             let id = message.id(&responder.send_path.queue);
             let connection = &responder.send_path.connection;
-            BAD_CALLS.add(1);
+            config::BAD_CALLS.add(1);
             connection.note_malformed();
             connection.log_message(|client| {
                 let xid = error.xid;
                 pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");
             });
             match reason {
-                Reason::Version(_) => trace::event!(svcrdma_decode_badvers_err(id, bytes)),
-                Reason::Procedure(_) => trace::event!(svcrdma_decode_badproc_err(id, bytes)),
+                call::Reason::Version(_) => trace::event!(svcrdma_decode_badvers_err(id, bytes)),
+                call::Reason::Procedure(_) => trace::event!(svcrdma_decode_badproc_err(id, bytes)),
                 _ => trace::event!(svcrdma_decode_parse_err(id, bytes)),
             }
             return Disposition::SendError(error);
@@ -330,8 +311,8 @@ fn dispatch(
 }
 
 /// Counts and logs that `call` is refused for this `reason`, and returns that disposition.
-fn refuse(connection: &ServerConn, call: &Call<'_>, reason: &CStr) -> Disposition {
-    BAD_CALLS.add(1);
+fn refuse(connection: &ServerConn, call: &call::Call<'_>, reason: &CStr) -> Disposition {
+    config::BAD_CALLS.add(1);
     let xid = call.xid;
     connection
         .log_message(|client| pr_info!("refused the call {xid:#010x} of {client}: {reason}\n"));
@@ -352,7 +333,7 @@ fn dispatch_read(connection: &ServerConn, read: &WithMessage<ChunkedCall>) -> Di
     let ChunkedCall { layout, pages, .. } = &read.state;
     let bytes = read.message.bytes();
     // It was a call when the Reads were posted.
-    let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
+    let Ok(call::Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
         return Disposition::Drop;
     };
     let CallLayout::PayloadStream { len } = *layout else {
@@ -375,7 +356,7 @@ fn dispatch_read(connection: &ServerConn, read: &WithMessage<ChunkedCall>) -> Di
 
 /// Returns whether the only Read chunk of an inline message is one DDP-eligible argument. For a
 /// call whose Payload stream is reassembled, [`chunks_are_arguments`] decides later.
-fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
+fn chunk_is_argument(call: &call::Call<'_>, layout: CallLayout) -> bool {
     let CallLayout::ReadChunk { position, .. } = layout else {
         return true;
     };
@@ -386,7 +367,7 @@ fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
 
 /// Returns whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is
 /// in `pages` and begins with `head`.
-fn chunks_are_arguments(call: &Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
+fn chunks_are_arguments(call: &call::Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
     let binding = Binding::of(head);
     let argument = |position, after| {
         let position = usize::try_from(position).ok()?;

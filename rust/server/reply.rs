@@ -5,29 +5,15 @@
 //!
 //! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with Write chunks.
 
-use super::{
-    call::{
-        policy,
-        CallContext,
-        MAX_WRITE_CHUNKS, //
-    },
-    config::BAD_CALLS,
-    responder::Responder,
-    work_queue::Outgoing, //
+use super::call::{
+    policy,
+    CallContext,
+    MAX_WRITE_CHUNKS, //
 };
 use crate::prelude::*;
 use core::ops::Range;
-use endpoint::{
-    ResponderExt,
-    GATHER_MIN_BYTES, //
-};
-use kernel::page::PAGE_SIZE;
+use endpoint::GATHER_MIN_BYTES;
 use proto::{
-    call::{
-        self,
-        Call,
-        Incoming, //
-    },
     chunk::Segment,
     header::Body,
     reduction::{
@@ -36,17 +22,13 @@ use proto::{
     },
     reply_builder::{
         self,
-        ReplyBuilder,
-        Unreturnable, //
+        ReplyBuilder, //
     },
     xdr, //
 };
 use rdma::{
     mr,
-    receive::MessageMemory,
-    send::SendKind,
     transfer::{
-        Attached,
         Gathered,
         PreparedTransfer,
         Transfer, //
@@ -64,8 +46,8 @@ enum ReplyError {
     NoMemory,
 }
 
-impl From<Unreturnable> for ReplyError {
-    fn from(_: Unreturnable) -> Self {
+impl From<reply_builder::Unreturnable> for ReplyError {
+    fn from(_: reply_builder::Unreturnable) -> Self {
         Self::Unreturnable
     }
 }
@@ -110,11 +92,11 @@ impl Responder {
         };
         self.send_path.connection.credits.begin_reply();
         let call = match context.chunkless_xid {
-            Some(xid) => Ok(Incoming::Call(Call::without_chunks(xid))),
+            Some(xid) => Ok(call::Incoming::Call(call::Call::without_chunks(xid))),
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
         let prepared = match call {
-            Ok(Incoming::Call(call)) => {
+            Ok(call::Incoming::Call(call)) => {
                 self.prepare_reply(&call, context, result, bytes.bytes_mut())
             }
             _ => Err(EINVAL),
@@ -176,7 +158,7 @@ impl Responder {
     /// Writes the reply to `out`, or an RDMA_ERROR message if the result cannot be returned.
     fn prepare_reply(
         &self,
-        call: &Call<'_>,
+        call: &call::Call<'_>,
         context: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
@@ -190,7 +172,7 @@ impl Responder {
             Ok(prepared) => Ok(prepared),
             Err(ReplyError::NoMemory) => Err(ENOMEM),
             Err(ReplyError::Unreturnable) => {
-                BAD_CALLS.add(1);
+                config::BAD_CALLS.add(1);
                 trace::event!(svcrdma_err_chunk(call.xid));
                 let (xid, len) = (call.xid, result.len());
                 self.send_path.connection.log_message(|client| {
@@ -213,7 +195,7 @@ impl Responder {
     /// the RDMA Writes. The call has at most `CHUNKS` Write chunks.
     fn prepare_result<const CHUNKS: usize>(
         &self,
-        call: &Call<'_>,
+        call: &call::Call<'_>,
         context: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
@@ -285,7 +267,7 @@ impl Responder {
     /// none.
     fn prepare_writes<const CHUNKS: usize>(
         &self,
-        call: &Call<'_>,
+        call: &call::Call<'_>,
         reduced: &ReducedReply<'_, CHUNKS>,
         header: &ReplyBuilder<'_>,
         result: &SvcResult<'_>,
@@ -320,7 +302,7 @@ fn reduce<const CHUNKS: usize>(
     reduced: &mut ReducedReply<'_, CHUNKS>,
     context: &CallContext,
     result: &SvcResult<'_>,
-) -> Result<(), Unreturnable> {
+) -> Result<(), reply_builder::Unreturnable> {
     for (offset, len) in context.results.iter() {
         match locate_result(result, offset, len) {
             Some(range) => reduced.place(range)?,

@@ -11,20 +11,12 @@
 //! everything that is mapped for it. So sunrpc gets only the memory of a message. The Receive stays
 //! here and is freed with the connection; after that there is no message to reply to.
 
-use super::{
-    config::QueueLimits,
-    denied_calls::DeniedCalls,
-    rdma_read::PagePool,
-    work_queue::Outgoing, //
-};
+use super::rdma_read::PagePool;
 use crate::prelude::*;
 use kernel::alloc::Flags;
 use proto::{
     cm_private_data,
-    conn::server::{
-        Action,
-        Event, //
-    },
+    conn::server as conn,
     plan::{
         Role,
         Thresholds, //
@@ -39,20 +31,9 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    receive::{
-        MessageMemory,
-        MessageReceive, //
-    },
-    send::{
-        Buffers,
-        SendKind, //
-    },
-    transfer::Attached,
+    receive::MessageReceive,
+    send::Buffers,
     ProtectionDomain, //
-};
-use sunrpc::{
-    SockAddr,
-    WeakSvcXprt, //
 };
 
 /// The longest time for which the device waits for an acknowledgement before it retransmits, as
@@ -106,7 +87,7 @@ impl Responder {
         link: WeakSvcXprt<ServerTransport>,
         denied_calls: Arc<DeniedCalls>,
     ) -> Result<SendPath> {
-        let mut limits = QueueLimits::new(&id.limits()?)?;
+        let mut limits = config::QueueLimits::new(&id.limits()?)?;
         let wanted = limits.credits;
         let client = id.remote_address()?;
         let pd = ProtectionDomain::new(id.clone()).inspect_err(|error| {
@@ -153,7 +134,7 @@ impl Responder {
     pub(super) fn start(&self) -> Result {
         self.accept().inspect_err(|_| {
             self.id.reject();
-            let _ = self.send_path.connection.state.on(Event::Failed);
+            let _ = self.send_path.connection.state.on(conn::Event::Failed);
         })
     }
 
@@ -175,7 +156,7 @@ impl Responder {
         // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
         // Argues for S2.3.2-02.
         self.send_path.grant_first()?;
-        if connection.state.on(Event::Prepared) != Action::Accept {
+        if connection.state.on(conn::Event::Prepared) != conn::Action::Accept {
             return Err(enotconn());
         }
         self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
@@ -213,7 +194,7 @@ impl Responder {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
-        let _ = connection.state.on(Event::Close);
+        let _ = connection.state.on(conn::Event::Close);
         // An error means that the connection has ended. Repeated each time: over iWARP the first
         // attempt may come too early to have an effect.
         let _ = queue.disconnect();
@@ -225,10 +206,10 @@ impl Responder {
     /// and no handler runs. Sleeps.
     pub(super) fn drain(&self) {
         let connection = &self.send_path.connection;
-        let _ = connection.state.on(Event::Close);
+        let _ = connection.state.on(conn::Event::Close);
         self.send_path.queue.drain();
         connection.clear();
-        let _ = connection.state.on(Event::Drained);
+        let _ = connection.state.on(conn::Event::Drained);
     }
 
     /// Lends the memory of `message` to sunrpc. Returns it with the index by which

@@ -9,21 +9,11 @@
 //! needs no other thread. RDMA Reads that had to wait get their SQ credits in a completion handler,
 //! and a thread posts them then.
 
-use super::{
-    config::{
-        QueueLimits,
-        BACKCHANNEL_CREDITS,
-        FIRST_CREDITS,
-        WRITES, //
-    },
-    work_queue::{
-        Outgoing,
-        OutgoingBytes,
-        Waiter, //
-    }, //
+use super::work_queue::{
+    OutgoingBytes,
+    Waiter, //
 };
 use crate::prelude::*;
-use endpoint::ResponderExt;
 use kernel::alloc::Flags;
 use proto::{
     reverse,
@@ -31,12 +21,7 @@ use proto::{
 };
 use rdma::{
     receive::Buffers,
-    send::{
-        Buffer,
-        SendKind,
-        UnpostedSend, //
-    },
-    transfer::Attached,
+    send,
     SqPermit, //
 };
 use sunrpc::SvcCallback;
@@ -50,7 +35,7 @@ use trace::CompletionId;
 pub(crate) struct SendPath {
     pub(super) queue: Arc<QueuePair<ServerConn>>,
     pub(super) connection: Arc<ServerConn>,
-    pub(super) limits: QueueLimits,
+    pub(super) limits: config::QueueLimits,
     /// Whether a reply may invalidate an rkey of the client (RFC 8797).
     pub(super) remote_invalidation: bool,
     /// Whether the client accepts an inline reply to a call that offered a Reply chunk.
@@ -68,7 +53,7 @@ impl SendPath {
 
     /// Grants the first credits. Sleeps.
     pub(super) fn grant_first(&self) -> Result {
-        let credits = FIRST_CREDITS.min(self.limits.credits);
+        let credits = config::FIRST_CREDITS.min(self.limits.credits);
         self.post_receives(credits, GFP_KERNEL)?;
         let (more, size) = (
             self.limits.beyond_credits,
@@ -106,7 +91,7 @@ impl SendPath {
         if !expects_replies.load(Relaxed) {
             let size = self.limits.inline.receive_size();
             receives
-                .add(&self.queue, QueueLimits::REPLIES, size, GFP_NOWAIT)
+                .add(&self.queue, config::QueueLimits::REPLIES, size, GFP_NOWAIT)
                 .map_err(|_| EAGAIN)?;
             expects_replies.store(true, Relaxed);
         }
@@ -123,7 +108,7 @@ impl SendPath {
         } = &*self.connection;
         // A message is known to be a reply to a callback only when a thread has taken it.
         let replies = if expects_replies.load(Relaxed) {
-            BACKCHANNEL_CREDITS
+            config::BACKCHANNEL_CREDITS
         } else {
             0
         };
@@ -174,7 +159,7 @@ impl SendPath {
         let mut buffer = self.queue.make_send_buffer().ok_or(EAGAIN)?;
         match self.encode_backchannel_call(xid, call, buffer.bytes_mut()) {
             Ok(len) => {
-                let send = UnpostedSend {
+                let send = send::UnpostedSend {
                     buffer,
                     len,
                     kind: SendKind::Plain,
@@ -214,7 +199,7 @@ impl SendPath {
     ) -> Result<usize> {
         let header = reverse::Header {
             xid,
-            credits: BACKCHANNEL_CREDITS,
+            credits: config::BACKCHANNEL_CREDITS,
         };
         let at = header.emit(out).map_err(|_| EINVAL)?;
         let end = at.checked_add(call.len()).ok_or(EINVAL)?;
@@ -268,7 +253,7 @@ impl ServerConn {
         &self,
         queue: &QueuePair<Self>,
         message: WithMessage<Outgoing>,
-        take: impl FnOnce() -> Option<Buffer<Self>>,
+        take: impl FnOnce() -> Option<send::Buffer<Self>>,
         sequence: u64,
         again: bool,
     ) -> Result {
@@ -316,7 +301,7 @@ impl ServerConn {
             self.wait_for_credits(Waiter::Send(message), attempt);
             return Ok(());
         };
-        WRITES.add(requests);
+        config::WRITES.add(requests);
         let Outgoing {
             len,
             attached,
@@ -327,7 +312,7 @@ impl ServerConn {
         } = state;
         // Before the Send: after it the client may use the credit again.
         self.repost(queue, answers);
-        let send = UnpostedSend {
+        let send = send::UnpostedSend {
             buffer,
             len,
             kind,

@@ -11,14 +11,8 @@
 
 use super::{
     call::CallContext,
-    config::{
-        BACKCHANNEL_CREDITS,
-        REJECTED, //
-    },
-    denied_calls::DeniedCalls,
     listener::Listener,
     rdma_read::PagePool,
-    responder::Responder,
     work_queue::Work, //
 };
 use crate::prelude::*;
@@ -26,22 +20,16 @@ use proto::{
     admission::Host,
     reverse, //
 };
-use rdma::{
-    cm::Id,
-    receive::MessageMemory, //
-};
+use rdma::cm::Id;
 use sunrpc::{
     AddrText,
     HasSvcCall,
-    SockAddr,
     SvcArgs,
     SvcBackchannelClass,
     SvcCall,
     SvcCallback,
     SvcConnection,
-    SvcResult,
-    SvcXprt,
-    WeakSvcXprt, //
+    SvcResult, //
 };
 
 /// The largest number of [`SvcCall`]s that a transport keeps for later calls.
@@ -60,7 +48,7 @@ pub(crate) struct ConnectRequest {
 
 /// Counts and logs that a connection request from `client` was rejected.
 pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
-    REJECTED.add(1);
+    config::REJECTED.add(1);
     let client = client.map_or(AddrText::EMPTY, |client| client.text());
     let client = client.as_c_str();
     endpoint::log(|| pr_info!("rejected a connection from {client}: {error:?}\n"));
@@ -174,7 +162,7 @@ impl SvcConnection for ServerTransport {
     // CAST: `XPRT_TRANSPORT_BC` is the sign bit.
     const BACKCHANNEL_IDENT: i32 = (256_u32 | 1 << 31) as i32;
     const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
-    const BACKCHANNEL_CREDITS: u32 = BACKCHANNEL_CREDITS;
+    const BACKCHANNEL_CREDITS: u32 = config::BACKCHANNEL_CREDITS;
     const BACKCHANNEL_PAYLOAD: usize = kernel::page::PAGE_SIZE - reverse::Header::WIRE_LEN;
 
     fn backchannel_class() -> &'static SvcBackchannelClass<Self> {

@@ -55,25 +55,18 @@
 //! has changed when the element is queued, the event may have come between the two, and woken
 //! nobody: the element is tried again.
 
-use super::{
-    config::SQ_STARVE,
-    work_queue::{
-        ChunkedCall,
-        Outgoing,
-        Waiter,
-        WaitingReads,
-        Work,
-        WorkQueue, //
-    }, //
+use super::work_queue::{
+    Waiter,
+    WaitingReads,
+    Work,
+    WorkQueue, //
 };
 use crate::prelude::*;
-use endpoint::ResponderExt;
 use kernel::sync::lock::{
     spinlock::SpinLockBackend,
     Guard, //
 };
 use proto::waiting::Attempt;
-use sunrpc::SvcXprt;
 
 /// The queues of a connection.
 #[pin_data]
@@ -248,7 +241,7 @@ impl ServerConn {
         add: impl FnOnce(&mut WorkQueue, Attempt<bool>),
     ) {
         if !attempt.is_requeued() {
-            SQ_STARVE.add(1);
+            config::SQ_STARVE.add(1);
         }
         self.queue_work(|queue| {
             add(queue, attempt.map(|before| number.load(Acquire) != before));

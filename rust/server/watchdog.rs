@@ -15,21 +15,11 @@
 //! two seconds late, or as late as a transfer takes, and the pages that are part of it are released
 //! soon. When nothing is posted any more, the connection frees spare buffers and lists.
 
-use super::{
-    config::{
-        progress_timeout_ms,
-        FIRST_SENDS, //
-    },
-    credits::Activity, //
-};
+use super::credits::Activity;
 use crate::prelude::*;
-use kernel::{
-    sync::atomic::Full,
-    time::{
-        msecs_to_jiffies,
-        Jiffies,
-        Msecs, //
-    }, //
+use kernel::time::{
+    msecs_to_jiffies,
+    Jiffies, //
 };
 
 /// The interval of the timer.
@@ -47,7 +37,7 @@ fn milliseconds(jiffies: Jiffies) -> u64 {
 
 /// Returns whether less than the `progress_timeout` has passed since `begin`.
 fn is_in_time(begin: &Instant<Monotonic>) -> bool {
-    begin.elapsed().as_millis() < i64::from(progress_timeout_ms())
+    begin.elapsed().as_millis() < i64::from(config::progress_timeout_ms())
 }
 
 impl ServerConn {
@@ -154,14 +144,14 @@ impl ServerConn {
         let oldest = queue.oldest_posted();
         self.lower_grant(queue, oldest);
         let Some(age) = oldest else {
-            queue.free_spares(FIRST_SENDS);
+            queue.free_spares(config::FIRST_SENDS);
             if self.awaits_first_message() {
                 return true;
             }
             self.watched.xchg(false, Full);
             return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);
         };
-        if age >= msecs_to_jiffies(progress_timeout_ms()) {
+        if age >= msecs_to_jiffies(config::progress_timeout_ms()) {
             self.end(Cause::WorkRequestTimedOut);
             return false;
         }

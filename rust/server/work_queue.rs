@@ -19,24 +19,13 @@ use super::{
 use crate::prelude::*;
 use core::marker::PhantomData;
 use kernel::warn_on;
-use proto::{
-    call::{
-        self,
-        Incoming, //
-    },
-    work_queue, //
-};
+use proto::work_queue;
 use rdma::{
     receive::MessageQueue,
-    send::{
-        Buffer,
-        SendKind, //
-    },
-    transfer::Attached,
+    send::Buffer,
     BatchMemory,
     SqPermit, //
 };
-use sunrpc::memory::Page;
 
 /// A message of the client, with what is done for it.
 pub(crate) struct WithMessage<T> {
@@ -74,7 +63,7 @@ impl WithMessage<ChunkedCall> {
     /// Returns the length of all Read chunks.
     pub(super) fn read_bytes(&self) -> u64 {
         match call::parse(self.message.bytes(), &policy(usize::MAX)) {
-            Ok(Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
+            Ok(call::Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
             _ => 0,
         }
     }

@@ -15,7 +15,6 @@ use super::super::{
 };
 use crate::prelude::*;
 use endpoint::selftest::connection::wait;
-use kernel::page::PAGE_SIZE;
 use proto::{
     admission::Host,
     conn::server::Event, //

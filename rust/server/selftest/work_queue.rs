@@ -3,20 +3,22 @@
 //! Tests of the queues of a connection, with messages in Receive buffers. `proto` has the tests of
 //! their order.
 
-use super::super::{
-    call::CallLayout,
-    rdma_read::ReadPermit,
-    work_queue::{
-        ChunkedCall,
-        Outgoing,
-        OutgoingBytes,
-        Waiter,
-        WaitingReads,
-        Work,
-        WorkQueue, //
-    }, //
+use super::{
+    super::{
+        call::CallLayout,
+        rdma_read::ReadPermit,
+        work_queue::{
+            ChunkedCall,
+            Outgoing,
+            OutgoingBytes,
+            Waiter,
+            WaitingReads,
+            Work,
+            WorkQueue, //
+        }, //
+    },
+    connection::PORT, //
 };
-use super::connection::PORT;
 use crate::prelude::*;
 use endpoint::selftest::connection::wait;
 use proto::waiting::Attempt;
@@ -26,8 +28,6 @@ use rdma::{
         address,
         net, //
     },
-    send::SendKind,
-    transfer::Attached,
     ProtectionDomain, //
 };
 use sunrpc::selftest::empty_weak;
