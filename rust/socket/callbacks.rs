@@ -28,22 +28,9 @@
 //!
 //! [`wait_for_callbacks`]: crate::wait_for_callbacks
 
-use crate::socket::{
-    Locked,
-    Socket, //
-};
-use core::{
-    ffi::c_void,
-    ptr::null_mut, //
-};
-use kernel::{
-    error::{
-        code::EBUSY,
-        Result, //
-    },
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
+use crate::socket::Locked;
+use core::ptr::null_mut;
 
 /// An event of a socket. More may have happened by the time that somebody looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,9 @@
 
 //! A TCP connection: a stream of octets to and from one peer.
 
+use crate::prelude::*;
 use crate::{
-    callbacks::{
-        CallbackGuard,
-        Events, //
-    },
+    callbacks::CallbackGuard,
     queue::ReceiveQueue,
     receive::{
         Frames,
@@ -16,28 +14,12 @@ use crate::{
         SendBuf,
         SendVec,
         Then, //
-    },
-    socket::{
-        Protocol,
-        Socket, //
     }, //
 };
-use core::net::SocketAddr;
-use ext::{
-    alloc_scope::NoIo,
-    net::Net, //
-};
-use kernel::{
-    error::{
-        Error,
-        Result, //
-    },
-    prelude::*,
-    sync::Arc,
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+use ext::alloc_scope::NoIo;
+use kernel::time::{
+    Instant,
+    Monotonic, //
 };
 
 /// The state of a connection.

@@ -2,37 +2,20 @@
 
 //! Listening sockets, of either protocol, and listening for TCP connections.
 
+use crate::prelude::*;
 use crate::{
     callbacks::{
         CallbackGuard,
-        Events,
         SavedCallbacks, //
     },
     connection::{
         Settings,
         TcpConn, //
-    },
-    socket::{
-        Protocol,
-        Socket, //
     }, //
 };
 use core::{
     marker::PhantomData,
-    net::SocketAddr,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
-};
-use ext::net::Net;
-use kernel::{
-    error::{
-        code::EINVAL,
-        to_result, //
-    },
-    prelude::*,
-    sync::Arc, //
+    ptr::null_mut, //
 };
 
 /// The protocol TCP.

@@ -14,14 +14,9 @@
 //! backlog. Octets are given back to TCP together, when the owner is done. Until then a position in
 //! a packet stays valid.
 
+use crate::prelude::*;
 use crate::socket::Locked;
-use core::ptr::NonNull;
 use ext::borrowed::Piece;
-use kernel::error::{
-    code::EIO,
-    to_result,
-    Result, //
-};
 
 /// The receive queue of a socket whose lock is held.
 ///

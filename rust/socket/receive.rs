@@ -13,21 +13,15 @@
 //! taken out, and the rest is when it arrives. Memory is allocated for octets that did arrive, not
 //! for the length that the frame promises.
 
+use crate::prelude::*;
 use crate::queue::ReceiveQueue;
 use ext::{
     borrowed::Piece,
     errno::eproto, //
 };
-use kernel::{
-    error::{
-        code::EINVAL,
-        Result, //
-    },
-    prelude::*,
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+use kernel::time::{
+    Instant,
+    Monotonic, //
 };
 
 /// The greatest length of a head in octets.

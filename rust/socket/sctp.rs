@@ -14,14 +14,8 @@
 pub(crate) mod addresses;
 mod association;
 
-use crate::{
-    callbacks::Events,
-    listener,
-    socket::{
-        Protocol,
-        Socket, //
-    }, //
-};
+use crate::listener;
+use crate::prelude::*;
 pub use addresses::{
     check as check_addresses,
     contains as has_address, //
@@ -31,20 +25,7 @@ pub use association::{
     Received,
     Sent, //
 };
-use core::{
-    ffi::c_void,
-    mem::{
-        size_of,
-        size_of_val, //
-    },
-    net::SocketAddr,
-    ptr, //
-};
-use ext::net::Net;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use core::ptr;
 
 /// Socket options of an association.
 #[derive(Clone, Copy, Debug)]

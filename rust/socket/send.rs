@@ -8,36 +8,22 @@
 //! TCP holds references to [pages](Pages) until the peer has acknowledged their octets, or a
 //! receiver on the same machine has read them. Meanwhile nobody may write to those octets.
 
+use crate::prelude::*;
 use crate::{
-    socket::Socket,
     Events,
     TcpConn, //
 };
 use core::{
-    ffi::c_void,
     marker::PhantomData,
-    ptr::NonNull,
-    sync::atomic::{
-        fence,
-        Ordering, //
-    }, //
+    sync::atomic::fence, //
 };
 use ext::{
     alloc_scope::NoIo,
     borrowed::Piece, //
 };
-use kernel::{
-    alloc::flags::__GFP_NOWARN,
-    error::{
-        code::EINVAL,
-        Error,
-        Result, //
-    },
-    page::{
-        Page,
-        PAGE_SIZE, //
-    },
-    prelude::*, //
+use kernel::page::{
+    Page,
+    PAGE_SIZE, //
 };
 
 /// The greatest number of pieces of one call.

@@ -5,32 +5,17 @@
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use core::{
-    mem::size_of_val,
-    net::SocketAddr,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
-};
+use crate::prelude::*;
+use core::ptr::null_mut;
 use ext::{
     addr::SockAddr,
     errno::{
         eaddrinuse,
         eafnosupport,
         einprogress, //
-    },
-    net::Net, //
+    }, //
 };
-use kernel::{
-    error::{
-        code::EINVAL,
-        to_result,
-        Error,
-        Result, //
-    },
-    types::NotThreadSafe, //
-};
+use kernel::types::NotThreadSafe;
 
 /// The protocol of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

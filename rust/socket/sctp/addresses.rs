@@ -7,31 +7,14 @@
 //! peer when one does not answer.
 // Argues for S7.2-3.
 
-use crate::socket::Socket;
+use crate::prelude::*;
 use core::{
-    net::{
-        IpAddr,
-        SocketAddr, //
-    },
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
+    net::IpAddr,
+    sync::atomic::AtomicBool, //
 };
 use ext::{
     addr::SockAddr,
     errno::eaddrnotavail, //
-};
-use kernel::{
-    error::{
-        code::EINVAL,
-        to_result, //
-    },
-    prelude::*,
-    str::{
-        CStr,
-        CStrExt, //
-    }, //
 };
 
 /// The number of retransmissions until an association with several paths is given up. Those of all

@@ -7,11 +7,11 @@
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
+use crate::prelude::*;
 use crate::{
     callbacks::{
         CallbackGuard,
-        Event,
-        Events, //
+        Event, //
     },
     sctp::{
         addresses,
@@ -19,34 +19,17 @@ use crate::{
         ReceiveInfo,
         SendInfo,
         Settings, //
-    },
-    socket::{
-        Protocol,
-        Socket, //
     }, //
 };
 use core::{
-    ffi::c_void,
     mem::offset_of,
-    net::SocketAddr,
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
+    sync::atomic::AtomicBool, //
 };
-use ext::{
-    errno::{
-        emsgsize,
-        enotconn, //
-    },
-    net::Net, //
+use ext::errno::{
+    emsgsize,
+    enotconn, //
 };
-use kernel::{
-    error::Error,
-    prelude::*,
-    sync::Arc,
-    types::Opaque, //
-};
+use kernel::types::Opaque;
 
 /// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

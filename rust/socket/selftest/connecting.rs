@@ -13,6 +13,7 @@ use super::fixture::{
     Watch,
     LOOPBACK, //
 };
+use crate::prelude::*;
 use crate::{
     ConnState,
     Event,
@@ -26,20 +27,14 @@ use crate::{
 use core::net::{
     IpAddr,
     Ipv4Addr,
-    Ipv6Addr,
-    SocketAddr, //
+    Ipv6Addr, //
 };
 use ext::errno::eaddrinuse;
 use kernel::{
-    error::Error,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
-        Arc, //
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
     },
     time::{
         Instant,

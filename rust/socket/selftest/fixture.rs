@@ -5,6 +5,7 @@
 //! A frame of the tests is its length in four octets, high one first, then octets whose values
 //! depend on their position.
 
+use crate::prelude::*;
 use crate::{
     ConnState,
     Event,
@@ -17,19 +18,12 @@ use crate::{
     TcpConn,
     Then, //
 };
-use core::net::{
-    Ipv4Addr,
-    SocketAddr, //
-};
+use core::net::Ipv4Addr;
 use ext::errno::eproto;
 use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     },
     time::{
         delay::fsleep,

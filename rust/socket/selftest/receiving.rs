@@ -17,6 +17,7 @@ use super::fixture::{
     Watch,
     HEAD, //
 };
+use crate::prelude::*;
 use crate::{
     ConnState,
     Next,
@@ -27,12 +28,8 @@ use crate::{
     MAX_FRAME,
     MAX_HEAD, //
 };
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
+use core::sync::atomic::AtomicU32;
 use ext::errno::eproto;
-use kernel::prelude::*;
 
 /// Waits until so many octets are there.
 fn arrived(connection: &mut TcpConn<Watch>, octets: usize) -> bool {

@@ -9,6 +9,7 @@ use super::fixture::{
     Watch,
     LOOPBACK, //
 };
+use crate::prelude::*;
 use crate::{
     callbacks::SavedCallbacks,
     sctp::{
@@ -24,26 +25,14 @@ use crate::{
         Sent,
         Settings, //
     },
-    socket::{
-        Protocol,
-        Socket, //
-    },
     Event, //
 };
 use core::net::{
     IpAddr,
     Ipv4Addr,
-    Ipv6Addr,
-    SocketAddr, //
+    Ipv6Addr, //
 };
-use ext::{
-    errno::econnrefused,
-    net::Net, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use ext::errno::econnrefused;
 
 const SETTINGS: Settings = Settings {
     adaptation: 7,

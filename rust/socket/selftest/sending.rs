@@ -14,6 +14,7 @@ use super::fixture::{
     Watch,
     LOOPBACK, //
 };
+use crate::prelude::*;
 use crate::{
     ConnState,
     Event,
@@ -24,10 +25,6 @@ use crate::{
     TcpConn,
     Then,
     MAX_PIECES, //
-};
-use kernel::{
-    error::Error,
-    prelude::*, //
 };
 
 /// Sends until there is no space. Returns the number of octets that TCP took.
