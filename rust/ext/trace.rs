@@ -3,8 +3,7 @@
 //! Identifiers in trace events and the log. The numbers are those that `rdma resource` and the
 //! events of other subsystems show.
 
-use core::ffi::CStr;
-use kernel::ffi::c_int;
+use kernel::prelude::*;
 
 /// The identifier of a message or transfer of a connection.
 #[derive(Clone, Copy)]

@@ -5,38 +5,17 @@
 //! The device owns them, as their queue pair may be destroyed first. At most [`MAX_CLOSING`] exist,
 //! each for [`LINGER_MS`]; removing the device aborts them.
 
-use crate::{
-    event_target::EventTarget,
-    llp::{
-        EstablishedConn,
-        HalfClosed,
-        Llp, //
-    }, //
-};
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
+use crate::llp::HalfClosed;
+use crate::prelude::*;
+use core::sync::atomic::AtomicU32;
 use kernel::{
     new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    },
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+    sync::Mutex, //
 };
 use provider::{
     new_worker,
     table::Table,
-    work::{
-        self,
-        Work,
-        Worker, //
-    }, //
+    work, //
 };
 
 /// The greatest number of connections of a device that may be closing. Others are aborted.

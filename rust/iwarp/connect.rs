@@ -3,54 +3,22 @@
 //! A connection that this side begins, until its result is reported to the consumer; and the ids of
 //! iw_cm, which keep the order of events that [`rdmap::cm`] defines.
 
-use crate::{
-    device::{
-        Count,
-        DeviceState, //
-    },
-    event_target::EventTarget,
-    llp::{
-        Active,
-        ConnectProgress,
-        ConnectReply,
-        Llp, //
-    },
-    stream::Stream, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc,
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
-};
-use provider::{
-    cm::{
-        CmId,
-        ConnParams,
-        ConnectError,
-        Endpoints,
-        EventParams, //
-    },
-    net::Net,
-    queue::Queues, //
-};
-use rdmap::cm::{
+use crate::llp::{
     self,
-    clamp_reads,
-    Established,
-    Event,
-    NoEntry,
-    PrivateData,
-    Reply, //
+    Active, //
 };
+use crate::prelude::*;
+use provider::cm::CmId;
+use rdmap::cm;
 
 /// The time until the peer's answer, in milliseconds.
 const CONNECT_TIMEOUT_MS: i64 = 10_000;
 
 /// A stream, and the token of iw_cm for it.
-pub(crate) type Connected<L> = (KBox<Stream<<L as Llp>::Established>>, Established<ConnId>);
+pub(crate) type Connected<L> = (
+    KBox<Stream<<L as Llp>::Established>>,
+    cm::Established<ConnId>,
+);
 
 /// A connection that this side begins.
 pub(crate) struct Connecting<L: Llp> {
@@ -90,9 +58,9 @@ impl<L: Llp> Connecting<L> {
     /// [finished](Self::finish).
     pub(crate) fn step(&mut self) -> Option<u32> {
         self.error = match self.active.step() {
-            ConnectProgress::Replied => return None,
-            ConnectProgress::Failed(error) => Some(error),
-            ConnectProgress::Pending => {
+            llp::ConnectProgress::Replied => return None,
+            llp::ConnectProgress::Failed(error) => Some(error),
+            llp::ConnectProgress::Pending => {
                 let left = CONNECT_TIMEOUT_MS.saturating_sub(self.since.elapsed().as_millis());
                 match u32::try_from(left) {
                     Ok(left) if left > 0 => return Some(left),
@@ -118,24 +86,25 @@ impl<L: Llp> Connecting<L> {
         if let Some(error) = this.error {
             this.active.abort();
             let error = match error {
-                ConnectError::Refused => cm::ConnectError::Refused(PrivateData::default()),
+                ConnectError::Refused => cm::ConnectError::Refused(cm::PrivateData::default()),
                 ConnectError::Reset => cm::ConnectError::Reset,
                 ConnectError::TimedOut => cm::ConnectError::TimedOut,
             };
             return failed(this.token, error);
         }
         let (stream, reads, private_data) = match this.active.into_reply() {
-            ConnectReply::Accepted {
+            llp::ConnectReply::Accepted {
                 conn,
                 reads,
                 private_data,
             } => (Stream::new(conn, queues, reads), reads, private_data),
-            ConnectReply::Rejected(private_data) => {
-                let private_data = PrivateData::new(private_data.as_slice()).unwrap_or_default();
+            llp::ConnectReply::Rejected(private_data) => {
+                let private_data =
+                    cm::PrivateData::new(private_data.as_slice()).unwrap_or_default();
                 return failed(this.token, cm::ConnectError::Refused(private_data));
             }
-            ConnectReply::Invalid => return failed(this.token, cm::ConnectError::Reset),
-            ConnectReply::NoMemory => {
+            llp::ConnectReply::Invalid => return failed(this.token, cm::ConnectError::Reset),
+            llp::ConnectReply::NoMemory => {
                 shared.counters.add(Count::NoMemory);
                 return failed(this.token, cm::ConnectError::Reset);
             }
@@ -145,10 +114,10 @@ impl<L: Llp> Connecting<L> {
             shared.counters.add(Count::NoMemory);
             return failed(this.token, cm::ConnectError::Reset);
         };
-        let token = this.token.reply(Ok(Reply {
-            ird: clamp_reads(reads.ird),
-            ord: clamp_reads(reads.ord),
-            private_data: PrivateData::new(private_data.as_slice()).unwrap_or_default(),
+        let token = this.token.reply(Ok(cm::Reply {
+            ird: cm::clamp_reads(reads.ird),
+            ord: cm::clamp_reads(reads.ord),
+            private_data: cm::PrivateData::new(private_data.as_slice()).unwrap_or_default(),
         }))?;
         shared.counters.add(Count::Connected);
         Some((stream, token))
@@ -174,9 +143,9 @@ pub(crate) struct ConnId {
 }
 
 impl rdmap::cm::Id for ConnId {
-    fn event(&mut self, event: Event<'_>) -> Result<(), NoEntry> {
+    fn event(&mut self, event: cm::Event<'_>) -> Result<(), cm::NoEntry> {
         let result = match event {
-            Event::ConnectReply(Ok(reply)) => self.id.connected(
+            cm::Event::ConnectReply(Ok(reply)) => self.id.connected(
                 self.endpoints,
                 EventParams {
                     ird: reply.ird,
@@ -184,7 +153,7 @@ impl rdmap::cm::Id for ConnId {
                     private_data: reply.private_data.as_slice(),
                 },
             ),
-            Event::ConnectReply(Err(error)) => {
+            cm::Event::ConnectReply(Err(error)) => {
                 let (error, private_data) = match error {
                     cm::ConnectError::Refused(data) => (ConnectError::Refused, data.as_slice()),
                     cm::ConnectError::Reset => (ConnectError::Reset, &[][..]),
@@ -192,9 +161,9 @@ impl rdmap::cm::Id for ConnId {
                 };
                 self.id.refused(error, private_data)
             }
-            Event::Established => self.id.established(self.ird, self.ord),
-            Event::Close => self.id.closed(),
+            cm::Event::Established => self.id.established(self.ird, self.ord),
+            cm::Event::Close => self.id.closed(),
         };
-        result.map_err(|_| NoEntry)
+        result.map_err(|_| cm::NoEntry)
     }
 }

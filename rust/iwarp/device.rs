@@ -3,46 +3,22 @@
 //! Devices: the common part of all queue pairs on a network device, and its counters (`rdma
 //! statistic show`).
 
+use crate::prelude::*;
 use crate::{
     closing::ClosingConns,
     connect::Connecting,
-    listener::{
-        Listener,
-        Request,
-        Requests, //
-    },
-    llp::{
-        Llp,
-        MAX_READS, //
-    },
+    listener,
+    llp::MAX_READS,
     qp::Qp, //
 };
-use core::{
-    net::SocketAddr,
-    sync::atomic::{
-        AtomicU64,
-        Ordering, //
-    }, //
-};
-use kernel::{
-    c_str,
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
+use core::sync::atomic::AtomicU64;
 use provider::{
-    cm::{
-        CmId,
-        ConnParams,
-        Endpoints, //
-    },
+    cm::CmId,
     driver::{
         Limits,
         Regions, //
     },
     errno::econnreset,
-    netdev::NetDevice,
-    queue::Queues,
     region::ProtectionDomain,
     Driver, //
 };
@@ -51,7 +27,7 @@ use provider::{
 pub(crate) struct Device<L: Llp> {
     shared: Arc<DeviceState>,
     // Connections that nobody has accepted or rejected.
-    requests: Arc<Requests<L>>,
+    requests: Arc<listener::Requests<L>>,
     // Connections that are closing, without their queue pair.
     closing_conns: Arc<ClosingConns<L>>,
 }
@@ -68,12 +44,12 @@ impl<L: Llp> Driver for Device<L> {
     };
     const COUNTERS: &'static [&'static CStr] = L::NAMES;
     type QueuePair = Qp<L>;
-    type Listener = Listener<L>;
+    type Listener = listener::Listener<L>;
 
     fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
         let device = Self {
             shared: DeviceState::new(regions)?,
-            requests: Arc::pin_init(Requests::new(), GFP_KERNEL)?,
+            requests: Arc::pin_init(listener::Requests::new(), GFP_KERNEL)?,
             closing_conns: ClosingConns::new()?,
         };
         Ok(Arc::new(device, GFP_KERNEL)?)
@@ -113,12 +89,12 @@ impl<L: Llp> Driver for Device<L> {
         id: CmId,
     ) -> Result {
         let request = this.requests.remove(handle).ok_or(econnreset())?;
-        Request::accept(&request, qp, parameters, id)
+        listener::Request::accept(&request, qp, parameters, id)
     }
 
     fn reject(this: &Arc<Self>, handle: u32, private_data: &[u8]) -> Result {
         let request = this.requests.remove(handle).ok_or(econnreset())?;
-        Request::reject(&request, private_data)
+        listener::Request::reject(&request, private_data)
     }
 
     fn listen(
@@ -127,14 +103,14 @@ impl<L: Llp> Driver for Device<L> {
         address: SocketAddr,
         backlog: u32,
         id: CmId,
-    ) -> Result<Listener<L>> {
+    ) -> Result<listener::Listener<L>> {
         let (shared, requests) = (this.shared.clone(), this.requests.clone());
-        Listener::new(shared, requests, netdev, address, backlog, id)
+        listener::Listener::new(shared, requests, netdev, address, backlog, id)
     }
 
     fn remove(this: &Arc<Self>) {
         while let Some(request) = this.requests.pop() {
-            Request::stop(&request);
+            listener::Request::stop(&request);
         }
         this.closing_conns.stop();
     }

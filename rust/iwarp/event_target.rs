@@ -3,17 +3,10 @@
 //! The indirection from a socket to the work of its owner, which changes during the life of a
 //! connection.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
 use provider::{
     lock::IrqLock,
-    new_irq_lock,
-    work::{
-        Work,
-        Worker, //
-    }, //
+    new_irq_lock, //
 };
 
 /// Work that can be queued, whatever its type is.

@@ -12,33 +12,18 @@
 //! If somebody else has the port at an address, this listener does without that address until the
 //! port is free: rdma_cm gives up the whole listen, on all devices, if one of them fails.
 
-use crate::event_target::EventTarget;
+use crate::prelude::*;
 use core::{
     net::{
         IpAddr,
-        SocketAddr,
         SocketAddrV6, //
     },
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
-};
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::Arc,
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+    sync::atomic::AtomicBool, //
 };
 use provider::{
     errno::eaddrinuse,
-    net::Net,
     netdev::{
         AddrNotifier,
-        NetDevice,
         OnAddrChange, //
     }, //
 };

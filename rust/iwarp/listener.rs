@@ -14,60 +14,32 @@
 //! iw_cm may drop a request silently when it has no memory for it. So a request has a time limit,
 //! and iw_cm keeps only a number in the table of the device.
 
+use crate::prelude::*;
 use crate::{
     connect::ConnId,
-    device::{
-        Count,
-        DeviceState, //
-    },
-    event_target::EventTarget,
     llp::{
-        Llp,
         Passive,
         RequestStatus, //
     },
-    qp::Qp,
-    stream::Stream, //
+    qp::Qp, //
 };
-use core::{
-    net::SocketAddr,
-    sync::atomic::{
-        AtomicBool,
-        AtomicU32,
-        Ordering, //
-    }, //
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU32, //
 };
 use kernel::{
     new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    },
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+    sync::Mutex, //
 };
 use provider::{
-    cm::{
-        CmId,
-        ConnParams,
-        Endpoints,
-        EventParams, //
-    },
+    cm::CmId,
     errno::{
         econnrefused,
         econnreset, //
     },
-    netdev::NetDevice,
     new_worker,
     table::Table,
-    work::{
-        self,
-        Work,
-        Worker, //
-    }, //
+    work, //
 };
 use rdmap::cm::{
     clamp_reads,

@@ -7,39 +7,13 @@
 //! and [half-closed](HalfClosed) until the peer has received everything. One worker at a time owns
 //! it.
 
-use crate::{
-    device::Count,
-    event_target::EventTarget,
-    stream::receiver::{
-        Received,
-        Receiver, //
-    }, //
-};
-use core::net::SocketAddr;
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
-use provider::{
-    cm::{
-        ConnParams,
-        ConnectError,
-        Endpoints,
-        EventParams, //
-    },
-    net::Net,
-    netdev::NetDevice, //
-};
+use crate::prelude::*;
 use rdmap::{
     cm::{
         clamp_reads,
         PrivateData, //
     },
-    enhanced::{
-        Enhanced,
-        ReadLimits, //
-    },
+    enhanced::Enhanced,
     order::Order,
     wire::Octets, //
 };

@@ -44,15 +44,13 @@ mod listen_sockets;
 mod listener;
 mod llp;
 mod memory;
+mod prelude;
 mod qp;
 mod sctp;
 mod stream;
 mod tcp;
 
-use kernel::{
-    c_str,
-    prelude::*, //
-};
+use crate::prelude::*;
 
 module! {
     type: Iwarp,

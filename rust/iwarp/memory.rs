@@ -5,31 +5,18 @@
 //! Memory that a process registered without the right to write may belong to files that it cannot
 //! write. Each copy says whether it writes, and the region refuses.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
 use provider::{
     borrowed::Piece,
     driver::Regions,
-    region::{
-        self,
-        AccessFlags,
-        ProtectionDomain,
-        Region,
-        Registration, //
-    },
+    region,
     wr::Run, //
 };
 use rdmap::{
     atomic::Atomic,
     stag::{
         self,
-        Access,
-        Denied,
-        Memory,
-        Range,
-        Stag, //
+        Memory, //
     }, //
 };
 
@@ -38,25 +25,30 @@ pub(crate) struct RegisteredMemory<'a> {
     /// The regions of the device.
     pub(crate) regions: &'a Regions,
     /// The protection domain of the queue pair.
-    pub(crate) pd: ProtectionDomain,
+    pub(crate) pd: region::ProtectionDomain,
     /// The access that the queue pair grants to the peer.
-    pub(crate) access: AccessFlags,
+    pub(crate) access: region::AccessFlags,
 }
 
 impl RegisteredMemory<'_> {
     /// Returns the region of an STag, whatever its key.
-    pub(crate) fn region(&self, stag: Stag) -> Option<Arc<Region>> {
+    pub(crate) fn region(&self, stag: Stag) -> Option<Arc<region::Region>> {
         self.regions.with(stag.index(), Arc::clone)
     }
 
-    fn lookup(&self, stag: Stag) -> Result<(Arc<Region>, stag::Region), Denied> {
-        let region = self.region(stag).ok_or(Denied::Invalid)?;
-        let registration = region.registration().ok_or(Denied::Invalid)?;
+    fn lookup(&self, stag: Stag) -> Result<(Arc<region::Region>, stag::Region), stag::Denied> {
+        let region = self.region(stag).ok_or(stag::Denied::Invalid)?;
+        let registration = region.registration().ok_or(stag::Denied::Invalid)?;
         let view = self.view(&region, &registration, stag);
         Ok((region, view))
     }
 
-    fn view(&self, region: &Region, registration: &Registration, stag: Stag) -> stag::Region {
+    fn view(
+        &self,
+        region: &region::Region,
+        registration: &region::Registration,
+        stag: Stag,
+    ) -> stag::Region {
         let access = registration.access;
         stag::Region {
             base: registration.base,
@@ -76,10 +68,10 @@ impl RegisteredMemory<'_> {
     }
 
     /// Checks the sink of a Read that this end is about to send.
-    pub(crate) fn check_sink(&self, range: Range) -> Result<(), Denied> {
+    pub(crate) fn check_sink(&self, range: stag::Range) -> Result<(), stag::Denied> {
         match range.length {
             0 => Ok(()),
-            _ => self.check(range, Access::ReadSink),
+            _ => self.check(range, stag::Access::ReadSink),
         }
     }
 
@@ -87,7 +79,7 @@ impl RegisteredMemory<'_> {
     /// meantime, or may not be accessed like this. Sleeps.
     pub(crate) fn copy(
         &self,
-        range: Range,
+        range: stag::Range,
         access: region::Access,
         f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
@@ -95,7 +87,7 @@ impl RegisteredMemory<'_> {
         if region.pd() != self.pd {
             return Err(ENOENT);
         }
-        let Range {
+        let stag::Range {
             stag,
             offset,
             length,
@@ -121,7 +113,7 @@ impl RegisteredMemory<'_> {
                 length,
             } => {
                 let stag = Stag(stag);
-                let range = Range {
+                let range = stag::Range {
                     stag,
                     offset,
                     length,
@@ -144,36 +136,36 @@ impl RegisteredMemory<'_> {
 }
 
 impl Memory for RegisteredMemory<'_> {
-    fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
-        let region = self.region(range.stag).ok_or(Denied::Invalid)?;
-        let registration = region.registration().ok_or(Denied::Invalid)?;
+    fn check(&self, range: stag::Range, want: stag::Access) -> Result<(), stag::Denied> {
+        let region = self.region(range.stag).ok_or(stag::Denied::Invalid)?;
+        let registration = region.registration().ok_or(stag::Denied::Invalid)?;
         let view = self.view(&region, &registration, range.stag);
         view.check(range.offset, range.length, want)?;
         match want {
-            Access::ReadSink if !registration.local_write => Err(Denied::Rights),
+            stag::Access::ReadSink if !registration.local_write => Err(stag::Denied::Rights),
             _ => Ok(()),
         }
     }
 
-    fn update(&self, target: Range, operation: Atomic) -> Result<u64, Denied> {
+    fn update(&self, target: stag::Range, operation: Atomic) -> Result<u64, stag::Denied> {
         let (region, view) = self.lookup(target.stag)?;
-        view.check(target.offset, target.length, Access::RemoteAtomic)?;
+        view.check(target.offset, target.length, stag::Access::RemoteAtomic)?;
         // It may have been invalidated since. The address is aligned like the offset, which was
         // checked: both begin at the same octet of a page.
         let updated = region.update(target.stag.key(), target.offset, |original| {
             operation.apply(original)
         });
-        updated.map_err(|_| Denied::Invalid)
+        updated.map_err(|_| stag::Denied::Invalid)
     }
 
-    fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
+    fn invalidate(&self, stag: Stag) -> Result<(), stag::Denied> {
         let (region, view) = self.lookup(stag)?;
         view.check_invalidate()?;
         // Another queue pair may have registered it anew since, with another key: the peer does not
         // name that.
         match region.invalidate_key(stag.key()) {
             true => Ok(()),
-            false => Err(Denied::Invalid),
+            false => Err(stag::Denied::Invalid),
         }
     }
 }

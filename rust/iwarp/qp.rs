@@ -44,6 +44,7 @@
 //!
 //! A half-closed connection is there until the peer has closed, for three seconds at most.
 
+use crate::prelude::*;
 use crate::{
     closing::{
         ClosingConn,
@@ -53,33 +54,15 @@ use crate::{
         ConnId,
         Connecting, //
     },
-    device::{
-        Count,
-        DeviceState, //
-    },
-    event_target::EventTarget,
-    llp::{
-        EstablishedConn,
-        Llp, //
-    },
-    memory::RegisteredMemory,
-    stream::{
-        Stream,
-        StreamProgress, //
-    }, //
+    stream::StreamProgress, //
 };
 use core::sync::atomic::{
     AtomicBool,
-    AtomicU32,
-    Ordering, //
+    AtomicU32, //
 };
 use kernel::{
     new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
+    sync::Mutex, //
 };
 use provider::{
     driver::{
@@ -88,25 +71,12 @@ use provider::{
         QueuePair, //
     },
     new_worker,
-    queue::{
-        QpEvent,
-        Queues, //
-    },
-    region::{
-        AccessFlags,
-        ProtectionDomain, //
-    },
-    work::{
-        self,
-        Work,
-        Worker, //
-    },
+    queue::QpEvent,
+    region,
+    work,
     wr::Status, //
 };
-use rdmap::{
-    cm,
-    fault::Code, //
-};
+use rdmap::cm;
 
 /// Rounds of the worker in a row before other work runs.
 const ROUND_BUDGET: usize = 8;
@@ -177,7 +147,7 @@ pub(crate) struct Qp<L: Llp> {
     shared: Arc<DeviceState>,
     queues: Arc<Queues>,
     closing_conns: Arc<ClosingConns<L>>,
-    pd: ProtectionDomain,
+    pd: region::ProtectionDomain,
     // One of `QpState`.
     state: AtomicU32,
     // The consumer has closed the connection, whatever state it wanted next.
@@ -206,7 +176,7 @@ impl<L: Llp> Qp<L> {
         shared: Arc<DeviceState>,
         queues: Arc<Queues>,
         closing_conns: Arc<ClosingConns<L>>,
-        pd: ProtectionDomain,
+        pd: region::ProtectionDomain,
     ) -> Result<Arc<Self>> {
         let queue = match queues.is_of_process() {
             true => work::module_user_queue()?,
@@ -271,15 +241,15 @@ impl<L: Llp> Qp<L> {
 
     /// Returns the access that it grants to the peer. Libraries do not set what processes expect
     /// on the side that connects, so there the rights of regions alone decide.
-    fn access(&self) -> AccessFlags {
+    fn access(&self) -> region::AccessFlags {
         if self.queues.is_of_process() {
-            return AccessFlags {
+            return region::AccessFlags {
                 remote_read: true,
                 remote_write: true,
             };
         }
         let access = self.access.load(Ordering::Relaxed);
-        AccessFlags {
+        region::AccessFlags {
             remote_read: access & 1 != 0,
             remote_write: access & 2 != 0,
         }

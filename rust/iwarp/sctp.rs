@@ -10,14 +10,10 @@ mod established;
 mod inbound;
 mod startup;
 
+use crate::prelude::*;
 use crate::{
-    device::{
-        counter_names,
-        Count, //
-    },
-    event_target::EventTarget,
+    device::counter_names,
     listen_sockets,
-    llp::Llp,
     sctp::{
         association::SETTINGS,
         established::SctpEstablished,
@@ -27,21 +23,7 @@ use crate::{
         }, //
     }, //
 };
-use core::net::{
-    IpAddr,
-    SocketAddr, //
-};
-use kernel::{
-    c_str,
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
-use provider::{
-    cm::Endpoints,
-    net::Net,
-    netdev::NetDevice, //
-};
+use core::net::IpAddr;
 use socket::sctp::Accepted;
 
 /// The least number of associations that wait to be accepted.

@@ -60,58 +60,20 @@
 mod outbound;
 pub(crate) mod receiver;
 
-use crate::{
-    device::DeviceState,
-    llp::EstablishedConn,
-    memory::RegisteredMemory,
-    stream::receiver::{
-        Received,
-        Receiver,
-        Slots, //
-    }, //
-};
-use kernel::{
-    alloc::KVVec,
-    prelude::*, //
-};
+use crate::prelude::*;
+use crate::stream::receiver::Slots;
 use provider::{
-    queue::{
-        QpEvent,
-        Queues, //
-    },
-    wr::{
-        self,
-        Operation,
-        ReceiveRequest,
-        SendRequest,
-        Status, //
-    }, //
+    queue::QpEvent,
+    wr, //
 };
 use rdmap::{
     atomic::Atomic,
-    enhanced::ReadLimits,
-    fault::{
-        Cause,
-        Code,
-        Fault,
-        LlpError,
-        Violation, //
-    },
+    fault,
     header::ReadRequest,
     order::Order,
-    rx::{
-        self,
-        HashKey,
-        RxHalf, //
-    },
-    stag::{
-        Range,
-        Stag, //
-    },
-    tx::{
-        self,
-        TxHalf, //
-    }, //
+    rx,
+    stag::Range,
+    tx, //
 };
 
 /// The number of requests of a process that are taken at a time.
@@ -120,10 +82,10 @@ const TAKE_LIMIT: usize = 256;
 /// An established stream.
 pub(crate) struct Stream<O: EstablishedConn> {
     conn: O,
-    rx: RxHalf<O::Order, Slots>,
-    tx: TxHalf<Slots>,
-    sends: Requests<SendRequest>,
-    receives: Requests<ReceiveRequest>,
+    rx: rx::RxHalf<O::Order, Slots>,
+    tx: tx::TxHalf<Slots>,
+    sends: Requests<wr::SendRequest>,
+    receives: Requests<wr::ReceiveRequest>,
     // The error of the peer's Terminate, if it sent one.
     terminated: Option<Code>,
 }
@@ -135,14 +97,14 @@ impl<O: EstablishedConn> Stream<O> {
         let queue_sizes = queues.queue_sizes();
         let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
         Ok(Self {
-            rx: RxHalf::new(
+            rx: rx::RxHalf::new(
                 conn.order()?,
-                HashKey(provider::random(), provider::random()),
+                rx::HashKey(provider::random(), provider::random()),
                 KVVec::from_elem(rx::Receive::default(), queue_sizes.receives, GFP_KERNEL)?,
                 KVVec::from_elem(rx::InboundSlot::default(), ird, GFP_KERNEL)?,
                 KVVec::from_elem(rx::Outstanding::default(), ord, GFP_KERNEL)?,
             ),
-            tx: TxHalf::new(
+            tx: tx::TxHalf::new(
                 KVVec::from_elem(tx::Posted::EMPTY, queue_sizes.sends, GFP_KERNEL)?,
                 KVVec::from_elem(rx::InboundRequest::default(), ird, GFP_KERNEL)?,
                 reads.ord,
@@ -240,7 +202,7 @@ impl<O: EstablishedConn> Stream<O> {
         if !O::HALF_CLOSES {
             return false;
         }
-        self.tx.fail(Fault::llp(LlpError::Lost));
+        self.tx.fail(Fault::llp(fault::LlpError::Lost));
         self.send(shared, memory).is_ok() && self.tx.is_over()
     }
 
@@ -248,11 +210,13 @@ impl<O: EstablishedConn> Stream<O> {
     /// either side. It has one of the peer's Terminate already.
     pub(crate) fn event(&self) -> Option<QpEvent> {
         Some(match self.tx.fault()?.cause {
-            Cause::Local | Cause::Llp(_) => QpEvent::Fatal,
-            Cause::Peer(Violation::Tagged(_) | Violation::Source(_) | Violation::Invalidate(_)) => {
-                QpEvent::AccessError
-            }
-            Cause::Peer(_) => QpEvent::RequestError,
+            fault::Cause::Local | fault::Cause::Llp(_) => QpEvent::Fatal,
+            fault::Cause::Peer(
+                fault::Violation::Tagged(_)
+                | fault::Violation::Source(_)
+                | fault::Violation::Invalidate(_),
+            ) => QpEvent::AccessError,
+            fault::Cause::Peer(_) => QpEvent::RequestError,
         })
     }
 
@@ -274,15 +238,15 @@ impl<O: EstablishedConn> Stream<O> {
         self.complete(queues);
         while let Some(number) = self.rx.flush() {
             if let Some(request) = self.receives.take(number) {
-                queues.complete_receive(request, Status::Flushed, 0, false, None);
+                queues.complete_receive(request, wr::Status::Flushed, 0, false, None);
             }
         }
         // The consumer gets back all requests, also those that the engine did not return.
         while let Some(request) = self.sends.pop() {
-            queues.complete_send(request, Status::Flushed);
+            queues.complete_send(request, wr::Status::Flushed);
         }
         while let Some(request) = self.receives.pop() {
-            queues.complete_receive(request, Status::Flushed, 0, false, None);
+            queues.complete_receive(request, wr::Status::Flushed, 0, false, None);
         }
         self.conn
     }
@@ -313,12 +277,12 @@ impl<O: EstablishedConn> Stream<O> {
             match posted {
                 Ok(number) => {
                     if let Some(request) = self.sends.put(number, request) {
-                        queues.complete_send(request, Status::Failed);
+                        queues.complete_send(request, wr::Status::Failed);
                     }
                 }
                 // There is a slot for each request of the queue.
                 Err(_) => {
-                    queues.complete_send(request, Status::Failed);
+                    queues.complete_send(request, wr::Status::Failed);
                     self.tx.fail(Fault::LOCAL);
                 }
             }
@@ -329,9 +293,9 @@ impl<O: EstablishedConn> Stream<O> {
     fn complete(&mut self, queues: &Queues) {
         while let Some(done) = self.tx.complete() {
             let status = match done.status {
-                tx::Status::Success => Status::Success,
-                tx::Status::Failed => Status::Failed,
-                tx::Status::Flushed => Status::Flushed,
+                tx::Status::Success => wr::Status::Success,
+                tx::Status::Failed => wr::Status::Failed,
+                tx::Status::Flushed => wr::Status::Flushed,
             };
             if let Some(request) = self.sends.take(done.number) {
                 queues.complete_send(request, status);
@@ -341,15 +305,15 @@ impl<O: EstablishedConn> Stream<O> {
 }
 
 /// Converts a request for the engine.
-fn operation(request: &SendRequest) -> tx::Operation {
+fn operation(request: &wr::SendRequest) -> tx::Operation {
     let length = request.sg_list.len();
     match &request.operation {
-        Operation::Send { invalidate } => tx::Operation::Send {
+        wr::Operation::Send { invalidate } => tx::Operation::Send {
             length,
             solicited: request.solicited,
             invalidate: invalidate.map(Stag),
         },
-        Operation::Write {
+        wr::Operation::Write {
             stag,
             offset,
             immediate,
@@ -369,7 +333,7 @@ fn operation(request: &SendRequest) -> tx::Operation {
                 },
             }
         }
-        Operation::Atomic {
+        wr::Operation::Atomic {
             stag,
             offset,
             operation,
@@ -392,7 +356,7 @@ fn operation(request: &SendRequest) -> tx::Operation {
                 },
             },
         },
-        Operation::Read {
+        wr::Operation::Read {
             stag,
             offset,
             sink_stag,
@@ -406,16 +370,16 @@ fn operation(request: &SendRequest) -> tx::Operation {
             source_stag: Stag(*stag),
             source_offset: *offset,
         }),
-        Operation::Register { .. } | Operation::Invalidate(_) | Operation::Refused(_) => {
-            tx::Operation::Local
-        }
+        wr::Operation::Register { .. }
+        | wr::Operation::Invalidate(_)
+        | wr::Operation::Refused(_) => tx::Operation::Local,
     }
 }
 
 /// Refuses a Read of a process that names memory that may not be written. That of a consumer in the
 /// kernel may be registered by a request ahead of it.
-fn refuse_sink(request: &mut SendRequest, memory: &RegisteredMemory<'_>) {
-    let Operation::Read {
+fn refuse_sink(request: &mut wr::SendRequest, memory: &RegisteredMemory<'_>) {
+    let wr::Operation::Read {
         sink_stag,
         sink_offset,
         length,
@@ -430,7 +394,7 @@ fn refuse_sink(request: &mut SendRequest, memory: &RegisteredMemory<'_>) {
         length,
     };
     if memory.check_sink(sink).is_err() {
-        request.operation = Operation::Refused(Status::Failed);
+        request.operation = wr::Operation::Refused(wr::Status::Failed);
     }
 }
 

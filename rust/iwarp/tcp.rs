@@ -8,14 +8,10 @@ mod outbox;
 pub(crate) mod selftest;
 mod startup;
 
+use crate::prelude::*;
 use crate::{
-    device::{
-        counter_names,
-        Count, //
-    },
-    event_target::EventTarget,
+    device::counter_names,
     listen_sockets,
-    llp::Llp,
     tcp::{
         established::TcpEstablished,
         startup::{
@@ -24,21 +20,7 @@ use crate::{
         }, //
     }, //
 };
-use core::net::{
-    IpAddr,
-    SocketAddr, //
-};
-use kernel::{
-    c_str,
-    prelude::*,
-    str::CStr,
-    sync::Arc, //
-};
-use provider::{
-    cm::Endpoints,
-    net::Net,
-    netdev::NetDevice, //
-};
+use core::net::IpAddr;
 
 /// MPA over TCP as the LLP.
 pub(crate) struct Tcp;

@@ -2,35 +2,12 @@
 
 //! An association, and its session (RFC 5043, sections 6 and 11.1).
 
-use crate::event_target::EventTarget;
-use kernel::{
-    alloc::KVVec,
-    error::code::ETIMEDOUT,
-    prelude::*, //
-};
-use provider::{
-    cm::ConnectError,
-    errno::econnrefused, //
-};
+use crate::prelude::*;
+use provider::errno::econnrefused;
 use rdmap::sctp::{
-    chunk::{
-        self,
-        Chunk,
-        Control,
-        Function, //
-    },
-    session::{
-        Action,
-        Event,
-        Indication,
-        Session, //
-    },
-    window::{
-        Bits,
-        RxWindow,
-        TxWindow,
-        WORDS, //
-    }, //
+    chunk,
+    session,
+    window, //
 };
 use socket::sctp::{
     Association,
@@ -62,11 +39,14 @@ pub(super) const SETTINGS: Settings = Settings {
 };
 
 /// The order of the peer's chunks.
-pub(super) type Order = RxWindow<KBox<Bits>>;
+pub(super) type Order = window::RxWindow<KBox<window::Bits>>;
 
 /// Creates the order of a new session. Sleeps.
 pub(super) fn order() -> Result<Order> {
-    Ok(RxWindow::new(KBox::new([0; WORDS], GFP_KERNEL)?))
+    Ok(window::RxWindow::new(KBox::new(
+        [0; window::WORDS],
+        GFP_KERNEL,
+    )?))
 }
 
 /// The state of the association.
@@ -83,8 +63,8 @@ enum AssocState {
 /// An association and its session.
 pub(super) struct DdpAssociation {
     association: Association<EventTarget>,
-    pub(super) session: Session,
-    tx_window: TxWindow,
+    pub(super) session: session::Session,
+    tx_window: window::TxWindow,
     state: AssocState,
     // The first control message, until SCTP has it; then the Terminate.
     first_control: Option<KVec<u8>>,
@@ -99,8 +79,8 @@ impl DdpAssociation {
         Ok(Self {
             buffer: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL)?,
             association,
-            session: Session::new(),
-            tx_window: TxWindow::new(),
+            session: session::Session::new(),
+            tx_window: window::TxWindow::new(),
             state: AssocState::SettingUp,
             first_control: None,
             terminate_pending: false,
@@ -182,7 +162,7 @@ impl DdpAssociation {
     }
 
     /// Takes note of the chunks that the peer has acknowledged.
-    pub(super) fn note_acked(&mut self) -> Option<Indication> {
+    pub(super) fn note_acked(&mut self) -> Option<session::Indication> {
         let queued = self.association.unacknowledged();
         if queued > 0 {
             let chunks = u16::try_from(queued.div_ceil(MIN_CHUNK_MEMORY));
@@ -194,7 +174,7 @@ impl DdpAssociation {
         }
         // Nobody else sends, so nothing has been sent since.
         self.tx_window.sender_dry();
-        self.on(Event::SenderDry).indication
+        self.on(session::Event::SenderDry).indication
     }
 
     /// Does the same as [`Self::note_acked`], and requests an event for the next acknowledgement.
@@ -213,16 +193,16 @@ impl DdpAssociation {
 
     /// Passes an event to the session. A message that it sends goes with the next
     /// [flush](Self::flush).
-    pub(super) fn on(&mut self, event: Event) -> Action {
+    pub(super) fn on(&mut self, event: session::Event) -> session::Action {
         let action = self.session.on(event);
-        if action.send == Some(Function::Terminate) {
+        if action.send == Some(chunk::Function::Terminate) {
             self.terminate_pending = true;
         }
         action
     }
 
     /// Queues the first control message of this end: an Initiate, or its answer.
-    pub(super) fn queue_control(&mut self, control: &Control<'_>) -> Result {
+    pub(super) fn queue_control(&mut self, control: &chunk::Control<'_>) -> Result {
         let len = chunk::CONTROL_LEN + chunk::MAX_PRIVATE_DATA;
         let mut octets = KVec::from_elem(0, len, GFP_KERNEL)?;
         let ssn = self.tx_window.peek().ok_or(EINVAL)?;
@@ -246,7 +226,7 @@ impl DdpAssociation {
                 return Ok(false);
             };
             let mut octets = [0; chunk::CONTROL_LEN];
-            let terminate = Control::bare(Function::Terminate);
+            let terminate = chunk::Control::bare(chunk::Function::Terminate);
             let len = terminate.emit(ssn, &mut octets).map_err(|_| EINVAL)?;
             let octets = octets.get(..len).unwrap_or_default();
             if self.send_chunk(chunk::PPID_CONTROL, octets)? != Sent::Done {
@@ -322,9 +302,9 @@ impl ChunkData {
     }
 
     /// Parses the chunk. Returns [`None`] if it is not one of RFC 5043, all of which are whole.
-    pub(super) fn chunk(&self) -> Option<Chunk<'_>> {
+    pub(super) fn chunk(&self) -> Option<chunk::Chunk<'_>> {
         match self.whole {
-            true => Chunk::parse(self.ppid, self.unordered, self.octets()).ok(),
+            true => chunk::Chunk::parse(self.ppid, self.unordered, self.octets()).ok(),
             false => None,
         }
     }

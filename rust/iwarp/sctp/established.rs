@@ -7,12 +7,9 @@
 //! acknowledged (RFC 5043, section 6.6). Chunks of the peer are discarded then; unread ones would
 //! make SCTP abort the association, and lose everything that is under way.
 
+use crate::prelude::*;
 use crate::{
-    llp::{
-        self,
-        SendError,
-        SendStatus, //
-    },
+    llp,
     sctp::{
         association::{
             DdpAssociation,
@@ -24,29 +21,11 @@ use crate::{
             self,
             EarlySegments, //
         }, //
-    },
-    stream::receiver::{
-        Received,
-        Receiver, //
-    }, //
-};
-use kernel::{
-    alloc::KVVec,
-    prelude::*,
-    time::{
-        Instant,
-        Monotonic, //
     }, //
 };
 use rdmap::sctp::{
-    chunk::{
-        Body,
-        Chunk,
-        Function,
-        PPID_SEGMENT,
-        SSN_LEN, //
-    },
-    session::Event, //
+    chunk,
+    session, //
 };
 use socket::sctp::Sent;
 
@@ -136,48 +115,48 @@ impl llp::EstablishedConn for SctpEstablished {
         header: &[u8],
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
-    ) -> Result<SendStatus, SendError> {
+    ) -> Result<llp::SendStatus, llp::SendError> {
         let Some(ssn) = self.assoc.ssn() else {
             self.note_no_space();
-            return Ok(SendStatus::NoSpace);
+            return Ok(llp::SendStatus::NoSpace);
         };
-        let begin = SSN_LEN.saturating_add(header.len());
-        let length = usize::try_from(length).map_err(|_| SendError::Payload)?;
+        let begin = chunk::SSN_LEN.saturating_add(header.len());
+        let length = usize::try_from(length).map_err(|_| llp::SendError::Payload)?;
         let chunk = self.scratch.get_mut(..begin.saturating_add(length));
-        let chunk = chunk.ok_or(SendError::Payload)?;
+        let chunk = chunk.ok_or(llp::SendError::Payload)?;
         let (to, rest) = chunk
-            .split_at_mut_checked(SSN_LEN)
-            .ok_or(SendError::Payload)?;
+            .split_at_mut_checked(chunk::SSN_LEN)
+            .ok_or(llp::SendError::Payload)?;
         to.copy_from_slice(&ssn.to_be_bytes());
         let (to, rest) = rest
             .split_at_mut_checked(header.len())
-            .ok_or(SendError::Payload)?;
+            .ok_or(llp::SendError::Payload)?;
         to.copy_from_slice(header);
-        payload(rest).map_err(|_| SendError::Payload)?;
-        let ulpdu = chunk.len().saturating_sub(SSN_LEN);
+        payload(rest).map_err(|_| llp::SendError::Payload)?;
+        let ulpdu = chunk.len().saturating_sub(chunk::SSN_LEN);
         for _ in 0..MAX_SEND_TRIES {
-            match self.assoc.send_chunk(PPID_SEGMENT, chunk) {
+            match self.assoc.send_chunk(chunk::PPID_SEGMENT, chunk) {
                 Ok(Sent::Done) => {
                     self.added = self.added.saturating_add(1);
                     self.no_space_since = None;
-                    return Ok(SendStatus::Queued);
+                    return Ok(llp::SendStatus::Queued);
                 }
                 Ok(Sent::Full) => {
                     self.note_no_space();
-                    return Ok(SendStatus::NoSpace);
+                    return Ok(llp::SendStatus::NoSpace);
                 }
                 Ok(Sent::TooLong) => {
                     self.mulpdu = self.assoc.mulpdu();
                     if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
-                        return Ok(SendStatus::TooLong);
+                        return Ok(llp::SendStatus::TooLong);
                     }
                     // The path MTU has grown again since.
                 }
-                Err(_) => return Err(SendError::Connection),
+                Err(_) => return Err(llp::SendError::Connection),
             }
         }
         // The path is narrower than RFC 5043 allows.
-        Err(SendError::Connection)
+        Err(llp::SendError::Connection)
     }
 
     fn flush(&mut self) -> Result {
@@ -204,11 +183,11 @@ impl llp::EstablishedConn for SctpEstablished {
     }
 
     fn finish(&mut self) {
-        self.assoc.on(Event::Fail);
+        self.assoc.on(session::Event::Fail);
     }
 
     fn ended(&mut self) -> bool {
-        self.assoc.on(Event::Fail);
+        self.assoc.on(session::Event::Fail);
         true
     }
 
@@ -223,7 +202,7 @@ impl llp::EstablishedConn for SctpEstablished {
 
     fn close(mut self, _: bool) -> Option<HalfClosed> {
         // RFC 5043, section 6.2: one of both sides sends a Terminate in any case.
-        self.assoc.on(Event::Disconnect);
+        self.assoc.on(session::Event::Disconnect);
         Some(self.half_close())
     }
 
@@ -265,12 +244,12 @@ impl HalfClosed {
                 RecvOutcome::Nothing => return false,
                 RecvOutcome::End | RecvOutcome::Lost | RecvOutcome::Violation => return true,
                 RecvOutcome::Data(data) => {
-                    if let Some(Chunk {
-                        body: Body::Control(control),
+                    if let Some(chunk::Chunk {
+                        body: chunk::Body::Control(control),
                         ..
                     }) = data.chunk()
                     {
-                        self.peer_done |= control.function == Function::Terminate;
+                        self.peer_done |= control.function == chunk::Function::Terminate;
                     }
                     self.assoc.return_buffer(data);
                 }

@@ -4,33 +4,21 @@
 //! sender. One that has overtaken the Accept (RFC 5043, section 6.6) waits until there is a stream
 //! for it.
 
+use crate::prelude::*;
 use crate::{
-    device::Count,
     sctp::association::{
         DdpAssociation,
         Order,
         RecvOutcome, //
     },
-    stream::receiver::{
-        Handled,
-        Received,
-        Receiver, //
-    }, //
+    stream::receiver::Handled, //
 };
-use kernel::prelude::*;
 use rdmap::{
     order::Order as _,
     rx::HEAD_LEN,
     sctp::{
-        chunk::{
-            Body,
-            Chunk, //
-        },
-        session::{
-            Event,
-            Indication,
-            State, //
-        }, //
+        chunk,
+        session, //
     }, //
 };
 
@@ -50,7 +38,11 @@ pub(super) fn receive(
     receiver: &mut Receiver<'_, '_, Order>,
 ) -> Result<Received> {
     while let Some((ppid, octets)) = early.pop() {
-        match chunk(assoc, receiver, Chunk::parse(ppid, true, &octets).ok())? {
+        match chunk(
+            assoc,
+            receiver,
+            chunk::Chunk::parse(ppid, true, &octets).ok(),
+        )? {
             Received::More => {}
             received => return Ok(received),
         }
@@ -81,7 +73,7 @@ pub(super) fn receive(
 /// Ends the session, as the peer broke a rule of RFC 5043 (section 6.1).
 fn illegal(assoc: &mut DdpAssociation, receiver: &Receiver<'_, '_, Order>) -> Received {
     receiver.count(Count::IllegalChunk);
-    assoc.on(Event::Illegal);
+    assoc.on(session::Event::Illegal);
     Received::Over { graceful: true }
 }
 
@@ -90,7 +82,7 @@ fn illegal(assoc: &mut DdpAssociation, receiver: &Receiver<'_, '_, Order>) -> Re
 fn chunk(
     assoc: &mut DdpAssociation,
     receiver: &mut Receiver<'_, '_, Order>,
-    chunk: Option<Chunk<'_>>,
+    chunk: Option<chunk::Chunk<'_>>,
 ) -> Result<Received> {
     let Some(chunk) = chunk else {
         return Ok(illegal(assoc, receiver));
@@ -99,18 +91,18 @@ fn chunk(
         return Ok(illegal(assoc, receiver));
     };
     let handled = match chunk.body {
-        Body::Segment(segment) => {
+        chunk::Body::Segment(segment) => {
             receiver.count(Count::Received);
             if seq > receiver.order().in_order_upto() {
                 receiver.count(Count::OutOfOrder);
             }
-            match assoc.on(Event::Segment { seq }).place {
+            match assoc.on(session::Event::Segment { seq }).place {
                 true => place(receiver, chunk.ssn, segment)?,
                 false => pass(receiver, chunk.ssn)?,
             }
         }
-        Body::Control(control) => {
-            assoc.on(Event::Control {
+        chunk::Body::Control(control) => {
+            assoc.on(session::Event::Control {
                 function: control.function,
                 enhanced: control.is_enhanced,
                 seq,
@@ -120,7 +112,7 @@ fn chunk(
             pass(receiver, chunk.ssn)?
         }
     };
-    if assoc.session.state() == State::Failing {
+    if assoc.session.state() == session::State::Failing {
         receiver.count(Count::IllegalChunk);
         return Ok(Received::Over { graceful: true });
     }
@@ -136,7 +128,10 @@ fn chunk(
 /// Returns whether everything is delivered that the peer sent before its Terminate.
 fn is_complete(assoc: &mut DdpAssociation, receiver: &mut Receiver<'_, '_, Order>) -> bool {
     let in_order_upto = receiver.order().in_order_upto();
-    assoc.on(Event::InOrderUpto(in_order_upto)).indication == Some(Indication::Closed)
+    assoc
+        .on(session::Event::InOrderUpto(in_order_upto))
+        .indication
+        == Some(session::Indication::Closed)
 }
 
 /// Passes a segment to DDP.

@@ -3,16 +3,12 @@
 //! The opening of a session (RFC 5043, sections 6.2 and 6.3): the active side, and the passive
 //! side.
 
+use crate::prelude::*;
 use crate::{
-    event_target::EventTarget,
     llp::{
         self,
-        limit_reads,
-        CmPrivateData,
         ConnectProgress,
-        ConnectReply,
-        RequestStatus,
-        MAX_READS, //
+        RequestStatus, //
     },
     sctp::{
         association::{
@@ -20,52 +16,29 @@ use crate::{
             order,
             DdpAssociation,
             Order,
-            RecvOutcome,
-            SETTINGS, //
+            RecvOutcome, //
         },
         established::SctpEstablished,
         inbound::EarlySegments, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use provider::{
-    cm::{
-        ConnParams,
-        ConnectError,
-        Endpoints,
-        EventParams, //
-    },
-    net::Net, //
-};
 use rdmap::{
     enhanced::{
         Enhanced,
-        ReadDepth,
-        ReadLimits, //
+        ReadDepth, //
     },
     order::Seq,
     sctp::{
-        chunk::{
-            Body,
-            Control,
-            Function, //
-        },
-        session::{
-            Event,
-            Indication,
-            State, //
-        }, //
+        chunk,
+        session, //
     }, //
 };
 use socket::sctp::Association;
 
 /// The answer of the peer's consumer.
 enum ReplyData {
-    Accept(Enhanced, CmPrivateData),
-    Reject(CmPrivateData),
+    Accept(Enhanced, llp::CmPrivateData),
+    Reject(llp::CmPrivateData),
 }
 
 /// A session that this side begins.
@@ -73,7 +46,7 @@ pub(crate) struct Active {
     assoc: DdpAssociation,
     order: Order,
     offer: Enhanced,
-    private_data: CmPrivateData,
+    private_data: llp::CmPrivateData,
     // Segments that have overtaken the Accept.
     early: EarlySegments,
     reply: Option<ReplyData>,
@@ -86,11 +59,11 @@ impl Active {
             return self.illegal();
         };
         match chunk.body {
-            Body::Segment(_) => match self.order.seq(chunk.ssn) {
+            chunk::Body::Segment(_) => match self.order.seq(chunk.ssn) {
                 Ok(seq) => self.segment(seq, data),
                 Err(_) => self.illegal(),
             },
-            Body::Control(control) => match self.order.pass(chunk.ssn) {
+            chunk::Body::Control(control) => match self.order.pass(chunk.ssn) {
                 Ok(seq) => self.control(seq, &control),
                 Err(_) => self.illegal(),
             },
@@ -99,7 +72,7 @@ impl Active {
 
     /// Keeps a segment, which may have overtaken the Accept.
     fn segment(&mut self, seq: Seq, data: &association::ChunkData) -> ConnectProgress {
-        let action = self.assoc.on(Event::Segment { seq });
+        let action = self.assoc.on(session::Event::Segment { seq });
         if action.indication.is_some() {
             return ConnectProgress::Failed(ConnectError::Reset);
         }
@@ -110,8 +83,8 @@ impl Active {
     }
 
     /// Handles a control message: the answer, or one that must not come here.
-    fn control(&mut self, seq: Seq, control: &Control<'_>) -> ConnectProgress {
-        let action = self.assoc.on(Event::Control {
+    fn control(&mut self, seq: Seq, control: &chunk::Control<'_>) -> ConnectProgress {
+        let action = self.assoc.on(session::Event::Control {
             function: control.function,
             enhanced: control.is_enhanced,
             seq,
@@ -121,16 +94,18 @@ impl Active {
         let private_data = llp::cm_private_data(control.private_data);
         match (action.indication, private_data) {
             (None, _) => ConnectProgress::Pending,
-            (Some(Indication::Established), Some(data)) => {
+            (Some(session::Indication::Established), Some(data)) => {
                 let enhanced = control.enhanced.unwrap_or_default();
                 self.reply = Some(ReplyData::Accept(enhanced, data));
                 ConnectProgress::Replied
             }
-            (Some(Indication::Rejected), data) => {
+            (Some(session::Indication::Rejected), data) => {
                 self.reply = Some(ReplyData::Reject(data.unwrap_or_default()));
                 ConnectProgress::Replied
             }
-            (Some(Indication::Refused), _) if control.function == Function::Terminate => {
+            (Some(session::Indication::Refused), _)
+                if control.function == chunk::Function::Terminate =>
+            {
                 ConnectProgress::Failed(ConnectError::Refused)
             }
             _ => self.illegal(),
@@ -138,14 +113,14 @@ impl Active {
     }
 
     fn illegal(&mut self) -> ConnectProgress {
-        self.assoc.on(Event::Illegal);
+        self.assoc.on(session::Event::Illegal);
         ConnectProgress::Failed(ConnectError::Reset)
     }
 
     fn initiate(&mut self) -> Result {
-        self.assoc.on(Event::Connect { enhanced: true });
-        self.assoc.queue_control(&Control {
-            function: Function::Initiate,
+        self.assoc.on(session::Event::Connect { enhanced: true });
+        self.assoc.queue_control(&chunk::Control {
+            function: chunk::Function::Initiate,
             enhanced: Some(self.offer),
             is_enhanced: true,
             private_data: self.private_data.as_slice(),
@@ -156,25 +131,25 @@ impl Active {
     fn accepted(
         mut self,
         answer: &Enhanced,
-        private_data: CmPrivateData,
-    ) -> ConnectReply<SctpEstablished> {
+        private_data: llp::CmPrivateData,
+    ) -> llp::ConnectReply<SctpEstablished> {
         let limits = ReadLimits {
-            ird: MAX_READS,
-            ord: self.offer.ord.number().unwrap_or(MAX_READS),
+            ird: llp::MAX_READS,
+            ord: self.offer.ord.number().unwrap_or(llp::MAX_READS),
         };
         let Ok(reads) = self.offer.accept(answer, limits) else {
-            self.assoc.on(Event::Fail);
+            self.assoc.on(session::Event::Fail);
             // If it cannot be sent, the end of the association tells the peer.
             let _ = self.assoc.flush();
-            return ConnectReply::Invalid;
+            return llp::ConnectReply::Invalid;
         };
         match SctpEstablished::new(self.assoc, self.order, self.early) {
-            Ok(conn) => ConnectReply::Accepted {
+            Ok(conn) => llp::ConnectReply::Accepted {
                 conn,
                 reads,
                 private_data,
             },
-            Err(_) => ConnectReply::NoMemory,
+            Err(_) => llp::ConnectReply::NoMemory,
         }
     }
 
@@ -210,14 +185,19 @@ impl llp::Active for Active {
     ) -> Result<Self> {
         let private_data = llp::cm_private_data(parameters.private_data).ok_or(EINVAL)?;
         let order = order()?;
-        let association =
-            Association::connect(net, endpoints.local, endpoints.peer, &SETTINGS, events)?;
+        let association = Association::connect(
+            net,
+            endpoints.local,
+            endpoints.peer,
+            &association::SETTINGS,
+            events,
+        )?;
         Ok(Self {
             assoc: DdpAssociation::new(association)?,
             order,
             offer: Enhanced {
-                ird: ReadDepth::new(limit_reads(parameters.ird)),
-                ord: ReadDepth::new(limit_reads(parameters.ord)),
+                ird: ReadDepth::new(llp::limit_reads(parameters.ird)),
+                ord: ReadDepth::new(llp::limit_reads(parameters.ord)),
                 ..Enhanced::default()
             },
             private_data,
@@ -231,7 +211,7 @@ impl llp::Active for Active {
         let mut progress = self.recv();
         if matches!(progress, ConnectProgress::Pending)
             && self.assoc.is_ready()
-            && self.assoc.session.state() == State::Free
+            && self.assoc.session.state() == session::State::Free
             && self.initiate().is_err()
         {
             progress = ConnectProgress::Failed(ConnectError::Reset);
@@ -242,18 +222,18 @@ impl llp::Active for Active {
         }
     }
 
-    fn into_reply(mut self) -> ConnectReply<SctpEstablished> {
+    fn into_reply(mut self) -> llp::ConnectReply<SctpEstablished> {
         match self.reply.take() {
             Some(ReplyData::Accept(answer, private_data)) => self.accepted(&answer, private_data),
-            Some(ReplyData::Reject(private_data)) => ConnectReply::Rejected(private_data),
-            None => ConnectReply::Invalid,
+            Some(ReplyData::Reject(private_data)) => llp::ConnectReply::Rejected(private_data),
+            None => llp::ConnectReply::Invalid,
         }
     }
 
     fn abort(self) {
         match self.assoc.session.state() {
             // The session is over, and the last control message is still delivered.
-            State::Quiesce | State::Failing => drop(self),
+            session::State::Quiesce | session::State::Failing => drop(self),
             _ => self.assoc.abort(),
         }
     }
@@ -265,7 +245,7 @@ const MAX_DISCARDED: usize = 64;
 /// The fields of the Initiate.
 struct Request {
     enhanced: Option<Enhanced>,
-    private_data: CmPrivateData,
+    private_data: llp::CmPrivateData,
 }
 
 /// A session that a peer began.
@@ -296,33 +276,33 @@ impl Passive {
         admit: impl FnOnce() -> bool,
     ) -> RequestStatus {
         let Some(chunk) = data.chunk() else {
-            self.assoc.on(Event::Illegal);
+            self.assoc.on(session::Event::Illegal);
             return RequestStatus::Ended;
         };
         let Ok(seq) = self.order.pass(chunk.ssn) else {
-            self.assoc.on(Event::Illegal);
+            self.assoc.on(session::Event::Illegal);
             return RequestStatus::Ended;
         };
         let control = match chunk.body {
-            Body::Segment(_) => {
-                self.assoc.on(Event::Segment { seq });
+            chunk::Body::Segment(_) => {
+                self.assoc.on(session::Event::Segment { seq });
                 return RequestStatus::Ended;
             }
-            Body::Control(control) => control,
+            chunk::Body::Control(control) => control,
         };
-        let action = self.assoc.on(Event::Control {
+        let action = self.assoc.on(session::Event::Control {
             function: control.function,
             enhanced: control.is_enhanced,
             seq,
             // Section 6.4: a peer beyond the limit receives a Terminate.
-            full: control.function == Function::Initiate && !admit(),
+            full: control.function == chunk::Function::Initiate && !admit(),
         });
-        if action.indication != Some(Indication::Request) {
+        if action.indication != Some(session::Indication::Request) {
             return RequestStatus::Ended;
         }
         let Some(private_data) = llp::cm_private_data(control.private_data) else {
             // iw_cm cannot take so much private data, so its consumer cannot decide.
-            self.assoc.on(Event::Timeout);
+            self.assoc.on(session::Event::Timeout);
             return RequestStatus::Ended;
         };
         self.request = Some(Request {
@@ -360,8 +340,8 @@ impl Passive {
     }
 
     /// Sends a message that there will be no session.
-    fn send_refusal(mut self, function: Function, private_data: &[u8]) -> Result {
-        self.assoc.queue_control(&Control {
+    fn send_refusal(mut self, function: chunk::Function, private_data: &[u8]) -> Result {
+        self.assoc.queue_control(&chunk::Control {
             function,
             enhanced: None,
             is_enhanced: self.assoc.session.is_enhanced(),
@@ -399,11 +379,11 @@ impl llp::Passive for Passive {
     fn accept(mut self, parameters: ConnParams<'_>) -> Result<(SctpEstablished, ReadLimits)> {
         let request = self.request.as_ref().ok_or(EINVAL)?;
         let wanted = ReadLimits {
-            ird: limit_reads(parameters.ird),
-            ord: limit_reads(parameters.ord),
+            ird: llp::limit_reads(parameters.ird),
+            ord: llp::limit_reads(parameters.ord),
         };
         let limits = ReadLimits {
-            ird: MAX_READS,
+            ird: llp::MAX_READS,
             ..wanted
         };
         let (enhanced, agreed) = match request.enhanced.map(|request| request.answer(limits)) {
@@ -412,14 +392,14 @@ impl llp::Passive for Passive {
             // RFC 6581, section 7: a request that plain negotiation would have accepted is rejected
             // so.
             Some(Err(_)) => {
-                self.assoc.on(Event::Reject);
-                self.send_refusal(Function::Reject, &[])?;
+                self.assoc.on(session::Event::Reject);
+                self.send_refusal(chunk::Function::Reject, &[])?;
                 return Err(EINVAL);
             }
         };
-        self.assoc.on(Event::Accept);
-        self.assoc.queue_control(&Control {
-            function: Function::Accept,
+        self.assoc.on(session::Event::Accept);
+        self.assoc.queue_control(&chunk::Control {
+            function: chunk::Function::Accept,
             enhanced,
             is_enhanced: enhanced.is_some(),
             private_data: parameters.private_data,
@@ -429,15 +409,15 @@ impl llp::Passive for Passive {
     }
 
     fn reject(mut self, private_data: &[u8]) -> Result {
-        self.assoc.on(Event::Reject);
-        self.send_refusal(Function::Reject, private_data)
+        self.assoc.on(session::Event::Reject);
+        self.send_refusal(chunk::Function::Reject, private_data)
     }
 
     fn refuse(mut self) {
         if self.aborts {
             return self.assoc.abort();
         }
-        self.assoc.on(Event::Timeout);
+        self.assoc.on(session::Event::Timeout);
         // If it cannot be sent, the end of the association tells the peer.
         let _ = self.assoc.flush();
         self.drain();

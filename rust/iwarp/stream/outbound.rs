@@ -2,20 +2,8 @@
 
 //! Sending: segments of requests and responses, as many as one call takes.
 
-use crate::{
-    device::{
-        Count,
-        DeviceState, //
-    },
-    llp::{
-        EstablishedConn,
-        SendError,
-        SendStatus, //
-    },
-    memory::RegisteredMemory,
-    stream::Stream, //
-};
-use kernel::prelude::*;
+use crate::llp;
+use crate::prelude::*;
 use provider::{
     borrowed::Piece,
     region::Access,
@@ -25,13 +13,8 @@ use provider::{
     }, //
 };
 use rdmap::{
-    fault::Fault,
     header::ReadRequest,
-    stag::Stag,
-    tx::{
-        Outgoing,
-        Payload, //
-    }, //
+    tx, //
 };
 
 /// Copies octets one behind the other.
@@ -115,7 +98,7 @@ impl<O: EstablishedConn> Stream<O> {
             return Ok(false);
         };
         let (header, payload) = match &outgoing {
-            Outgoing::Segment {
+            tx::Outgoing::Segment {
                 header,
                 payload,
                 last_of_response,
@@ -126,28 +109,28 @@ impl<O: EstablishedConn> Stream<O> {
                 }
                 (header, *payload)
             }
-            Outgoing::Read {
+            tx::Outgoing::Read {
                 number,
                 header,
                 request,
             } => {
                 self.expect(*number, request)?;
-                (header, Payload::None)
+                (header, tx::Payload::None)
             }
-            Outgoing::Atomic { number, header } => {
+            tx::Outgoing::Atomic { number, header } => {
                 // Later it would be too late: the peer's memory would have changed.
                 if !self.has_result(*number, memory) {
                     self.tx.abandon();
                     return Ok(true);
                 }
                 self.rx.expect_atomic(*number).map_err(|_| EINVAL)?;
-                (header, Payload::None)
+                (header, tx::Payload::None)
             }
-            Outgoing::Local(number) => return self.carry_out(*number, memory).map(|()| true),
+            tx::Outgoing::Local(number) => return self.carry_out(*number, memory).map(|()| true),
         };
         let terminates = self.tx.fault().is_some();
         match self.add(header.as_slice(), payload, memory) {
-            Ok(SendStatus::Queued) => {
+            Ok(llp::SendStatus::Queued) => {
                 shared.counters.add(Count::Sent);
                 if terminates {
                     shared.counters.add(Count::TerminateSent);
@@ -156,17 +139,17 @@ impl<O: EstablishedConn> Stream<O> {
                 Ok(true)
             }
             // The next one is the same again, or a shorter one.
-            Ok(SendStatus::TooLong) => Ok(true),
-            Ok(SendStatus::NoSpace) => Ok(false),
-            Err(SendError::Connection) => Err(EIO),
+            Ok(llp::SendStatus::TooLong) => Ok(true),
+            Ok(llp::SendStatus::NoSpace) => Ok(false),
+            Err(llp::SendError::Connection) => Err(EIO),
             // The memory is not there: the rest of a request cannot be sent, and a response must
             // not be.
-            Err(SendError::Payload) if terminates => Err(EIO),
-            Err(SendError::Payload) => {
+            Err(llp::SendError::Payload) if terminates => Err(EIO),
+            Err(llp::SendError::Payload) => {
                 match payload {
                     // Only the first fault counts.
-                    Payload::Response(_) => drop(self.tx.fail(Fault::LOCAL)),
-                    Payload::Request { .. } | Payload::None => self.tx.abandon(),
+                    tx::Payload::Response(_) => drop(self.tx.fail(Fault::LOCAL)),
+                    tx::Payload::Request { .. } | tx::Payload::None => self.tx.abandon(),
                 }
                 Ok(true)
             }
@@ -199,24 +182,24 @@ impl<O: EstablishedConn> Stream<O> {
     fn add(
         &mut self,
         header: &[u8],
-        payload: Payload,
+        payload: tx::Payload,
         memory: &RegisteredMemory<'_>,
-    ) -> Result<SendStatus, SendError> {
+    ) -> Result<llp::SendStatus, llp::SendError> {
         match payload {
-            Payload::None => self.conn.add(header, 0, |_| Ok(())),
-            Payload::Request {
+            tx::Payload::None => self.conn.add(header, 0, |_| Ok(())),
+            tx::Payload::Request {
                 number,
                 offset,
                 length,
             } => {
-                let request = self.sends.get(number).ok_or(SendError::Payload)?;
+                let request = self.sends.get(number).ok_or(llp::SendError::Payload)?;
                 self.conn.add(header, length, |to| {
                     let mut gather = Gather::new(to);
                     let copy = |run: Run<'_>| gather.run(memory, run);
                     request.sg_list.runs(offset, length, copy)
                 })
             }
-            Payload::Response(range) => self.conn.add(header, range.length, |to| {
+            tx::Payload::Response(range) => self.conn.add(header, range.length, |to| {
                 let mut gather = Gather::new(to);
                 memory.copy(range, Access::Read, |piece| gather.piece(piece))
             }),

@@ -2,58 +2,21 @@
 
 //! Receiving: each segment is placed, then complete messages are delivered in order.
 
-use crate::{
-    device::{
-        Count,
-        DeviceState, //
-    },
-    memory::RegisteredMemory,
-    stream::Requests, //
-};
-use kernel::{
-    alloc::KVVec,
-    prelude::*, //
-};
+use crate::prelude::*;
+use crate::stream::Requests;
 use provider::{
     borrowed::Piece,
-    queue::{
-        QpEvent,
-        Queues, //
-    },
+    queue::QpEvent,
     region::Access,
-    wr::{
-        ReceiveRequest,
-        Run,
-        SendRequest,
-        Status, //
-    }, //
+    wr, //
 };
 use rdmap::{
-    fault::{
-        Cause,
-        Code,
-        Fault,
-        OffendingSegment,
-        Violation, //
-    },
-    header::{
-        Header,
-        Model,
-        Untagged, //
-    },
+    fault,
+    header,
     order::Order,
-    rx::{
-        self,
-        Delivery,
-        Placement,
-        Refusal,
-        RxHalf, //
-    },
+    rx,
     stag::Denied,
-    tx::{
-        self,
-        TxHalf, //
-    }, //
+    tx, //
 };
 
 /// The memory of the engine's queues.
@@ -100,10 +63,10 @@ pub(crate) struct Receiver<'a, 'm, O: Order> {
     pub(super) shared: &'a DeviceState,
     pub(super) queues: &'a Queues,
     pub(super) memory: &'a RegisteredMemory<'m>,
-    pub(super) rx: &'a mut RxHalf<O, Slots>,
-    pub(super) tx: &'a mut TxHalf<Slots>,
-    pub(super) sends: &'a mut Requests<SendRequest>,
-    pub(super) receives: &'a mut Requests<ReceiveRequest>,
+    pub(super) rx: &'a mut rx::RxHalf<O, Slots>,
+    pub(super) tx: &'a mut tx::TxHalf<Slots>,
+    pub(super) sends: &'a mut Requests<wr::SendRequest>,
+    pub(super) receives: &'a mut Requests<wr::ReceiveRequest>,
     pub(super) terminated: &'a mut Option<Code>,
 }
 
@@ -141,14 +104,16 @@ impl<O: Order> Receiver<'_, '_, O> {
         self.take_receives();
         let place = match self.rx.segment(key, head, length, self.memory) {
             Ok(place) => place,
-            Err(Refusal::Fault(fault)) => {
+            Err(rx::Refusal::Fault(fault)) => {
                 self.tx.fail(fault);
                 self.complete_too_long(fault, head);
                 return self.deliver();
             }
-            Err(Refusal::Terminate(_) | Refusal::Order(_)) => return Ok(Handled::Ended),
+            Err(rx::Refusal::Terminate(_) | rx::Refusal::Order(_)) => return Ok(Handled::Ended),
         };
-        let header_len = head.first().map_or(0, |control| Header::len_of(*control));
+        let header_len = head
+            .first()
+            .map_or(0, |control| header::Header::len_of(*control));
         let mut at = header_len;
         let mut copy = |piece: Piece<'_>| -> Result {
             copy(at, piece)?;
@@ -156,22 +121,22 @@ impl<O: Order> Receiver<'_, '_, O> {
             Ok(())
         };
         let copied = match place {
-            Placement::Receive {
+            rx::Placement::Receive {
                 receive,
                 offset,
                 length,
             } => {
                 let request = self.receives.get(receive).ok_or(EINVAL)?;
-                let memory = |run: Run<'_>| self.memory.pieces(run, Access::Write, &mut copy);
+                let memory = |run: wr::Run<'_>| self.memory.pieces(run, Access::Write, &mut copy);
                 match request.refused() {
                     None => request.sg_list.runs(offset, length, memory),
                     Some(_) => Err(EINVAL),
                 }
             }
-            Placement::Write(range) | Placement::Response { range, .. } => {
+            rx::Placement::Write(range) | rx::Placement::Response { range, .. } => {
                 self.memory.copy(range, Access::Write, copy)
             }
-            Placement::Nothing => Ok(()),
+            rx::Placement::Nothing => Ok(()),
         };
         if copied.is_ok() {
             self.rx.placed();
@@ -180,9 +145,9 @@ impl<O: Order> Receiver<'_, '_, O> {
         self.rx.not_placed();
         self.tx.fail(match place {
             // The consumer has posted memory that is not registered, or may not be written.
-            Placement::Receive { receive, .. } => {
+            rx::Placement::Receive { receive, .. } => {
                 if let Some(request) = self.receives.take(receive) {
-                    let status = request.refused().unwrap_or(Status::Failed);
+                    let status = request.refused().unwrap_or(wr::Status::Failed);
                     self.queues
                         .complete_receive(request, status, 0, false, None);
                 }
@@ -190,8 +155,8 @@ impl<O: Order> Receiver<'_, '_, O> {
             }
             // It was invalidated since it was looked up.
             _ => {
-                let violation = Violation::Tagged(Denied::Invalid);
-                Fault::peer(violation, OffendingSegment::of(head, length))
+                let violation = fault::Violation::Tagged(Denied::Invalid);
+                Fault::peer(violation, fault::OffendingSegment::of(head, length))
             }
         });
         self.deliver()
@@ -201,22 +166,22 @@ impl<O: Order> Receiver<'_, '_, O> {
     /// that is not complete. A consumer in the kernel sees it flushed.
     fn complete_too_long(&mut self, fault: Fault, head: &[u8]) {
         let is_send = || {
-            let header = Header::parse(head).map(|(header, _)| header.model);
+            let header = header::Header::parse(head).map(|(header, _)| header.model);
             matches!(
                 header,
-                Ok(Model::Untagged {
-                    message: Untagged::Send { .. },
+                Ok(header::Model::Untagged {
+                    message: header::Untagged::Send { .. },
                     ..
                 })
             )
         };
-        let is_too_long = fault.cause == Cause::Peer(Violation::TooLong);
+        let is_too_long = fault.cause == fault::Cause::Peer(fault::Violation::TooLong);
         if !is_too_long || !self.queues.is_of_process() || !is_send() {
             return;
         }
         if let Some(request) = self.receives.take_oldest() {
             self.queues
-                .complete_receive(request, Status::TooLong, 0, false, None);
+                .complete_receive(request, wr::Status::TooLong, 0, false, None);
         }
     }
 
@@ -238,7 +203,7 @@ impl<O: Order> Receiver<'_, '_, O> {
             };
             if let Some(request) = left {
                 self.queues
-                    .complete_receive(request, Status::Failed, 0, false, None);
+                    .complete_receive(request, wr::Status::Failed, 0, false, None);
             }
         }
     }
@@ -263,7 +228,7 @@ impl<O: Order> Receiver<'_, '_, O> {
 
     /// Returns the Receive of a message that is delivered, unless that was refused: then the
     /// message had no octets, which would have found out, and the stream fails.
-    fn take_receive(&mut self, receive: u64) -> Result<Option<KBox<ReceiveRequest>>> {
+    fn take_receive(&mut self, receive: u64) -> Result<Option<KBox<wr::ReceiveRequest>>> {
         let request = self.receives.take(receive).ok_or(EINVAL)?;
         let Some(status) = request.refused() else {
             return Ok(Some(request));
@@ -279,7 +244,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         loop {
             match self.rx.deliver(self.memory) {
                 Ok(None) => return Ok(Handled::Done),
-                Ok(Some(Delivery::Message {
+                Ok(Some(rx::Delivery::Message {
                     receive,
                     length,
                     solicited,
@@ -291,13 +256,13 @@ impl<O: Order> Receiver<'_, '_, O> {
                     let invalidated = invalidated.map(|stag| stag.0);
                     self.queues.complete_receive(
                         request,
-                        Status::Success,
+                        wr::Status::Success,
                         length,
                         solicited,
                         invalidated,
                     );
                 }
-                Ok(Some(Delivery::Immediate {
+                Ok(Some(rx::Delivery::Immediate {
                     receive,
                     data: [a, b, c, d, ..],
                     written,
@@ -309,10 +274,10 @@ impl<O: Order> Receiver<'_, '_, O> {
                     self.queues
                         .complete_immediate(request, [a, b, c, d], written, solicited);
                 }
-                Ok(Some(Delivery::Request(request))) => {
+                Ok(Some(rx::Delivery::Request(request))) => {
                     self.tx.respond(request).map_err(|_| EINVAL)?;
                 }
-                Ok(Some(Delivery::AtomicDone { request, original })) => {
+                Ok(Some(rx::Delivery::AtomicDone { request, original })) => {
                     // The engine knows whether the request is still there.
                     self.tx.done(request).map_err(|_| EINVAL)?;
                     if self.store(request, original).is_err() {
@@ -320,7 +285,7 @@ impl<O: Order> Receiver<'_, '_, O> {
                         self.tx.spoil(request);
                     }
                 }
-                Ok(Some(Delivery::ReadDone {
+                Ok(Some(rx::Delivery::ReadDone {
                     read,
                     to_invalidate,
                 })) => {
@@ -329,9 +294,9 @@ impl<O: Order> Receiver<'_, '_, O> {
                     }
                     self.tx.done(read).map_err(|_| EINVAL)?;
                 }
-                Ok(Some(Delivery::Terminate(terminate))) => {
-                    // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for
-                    // the reason, so the log has it.
+                Ok(Some(rx::Delivery::Terminate(terminate))) => {
+                    // RFC 5040, section 5.4: the consumer is notified of it. Its event has no place
+                    // for the reason, so the log has it.
                     // Argues for P3.2-7.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);

@@ -7,45 +7,23 @@
 //! left unread, TCP would reset the connection when it is closed, and octets under way would be
 //! lost. So they are discarded, until the peer closes.
 
+use crate::prelude::*;
 use crate::{
-    device::Count,
-    event_target::EventTarget,
-    llp::{
-        self,
-        SendError,
-        SendStatus, //
-    },
-    stream::receiver::{
-        Handled,
-        Received,
-        Receiver, //
-    },
+    llp,
+    stream::receiver::Handled,
     tcp::outbox::Outbox, //
 };
-use kernel::prelude::*;
 use rdmap::{
-    fault::{
-        Fault,
-        LlpError, //
-    },
-    header::{
-        Header,
-        Model, //
-    },
+    fault::LlpError,
+    header,
     mpa::{
         crc,
-        frame::{
-            self,
-            Layout,
-            CRC_LEN,
-            LENGTH_LEN, //
-        },
+        frame,
         marker::Position,
         startup::StreamParams, //
     },
     order::InOrder,
-    rx::HEAD_LEN,
-    stag::Stag, //
+    rx::HEAD_LEN, //
 };
 use socket::{
     ConnState,
@@ -87,12 +65,12 @@ impl TcpEstablished {
         if let Some(reply) = reply {
             outbox.raw(reply)?;
         } else if agreed.rtr.is_some() {
-            let model = Model::Tagged {
+            let model = header::Model::Tagged {
                 response: false,
                 stag: Stag(0),
                 offset: 0,
             };
-            let write = Header { last: true, model };
+            let write = header::Header { last: true, model };
             outbox.fpdu(write.emit().as_slice(), 0, |_| Ok(()))?;
         }
         Ok(Self {
@@ -137,10 +115,10 @@ impl llp::EstablishedConn for TcpEstablished {
         header: &[u8],
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
-    ) -> Result<SendStatus, SendError> {
+    ) -> Result<llp::SendStatus, llp::SendError> {
         match self.outbox.fpdu(header, length, payload) {
-            Ok(()) => Ok(SendStatus::Queued),
-            Err(_) => Err(SendError::Payload),
+            Ok(()) => Ok(llp::SendStatus::Queued),
+            Err(_) => Err(llp::SendError::Payload),
         }
     }
 
@@ -197,10 +175,10 @@ fn receive(
 ) -> Result<Received> {
     connection.receive(|frames| loop {
         let length = |head: &[u8]| -> Result<usize> {
-            let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+            let layout = frame::Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
             Ok(layout.wire_len())
         };
-        let next = match frames.next(LENGTH_LEN, length) {
+        let next = match frames.next(frame::LENGTH_LEN, length) {
             // There is no memory to assemble a frame. Part of it is there, so it is polled.
             Err(error) if error == ENOMEM => {
                 receiver.count(Count::NoMemory);
@@ -243,28 +221,28 @@ fn fpdu(
     if receiver.has_failed() {
         return Ok(Handled::Done);
     }
-    let mut head = [0; LENGTH_LEN + HEAD_LEN];
+    let mut head = [0; frame::LENGTH_LEN + HEAD_LEN];
     let head_len = head.len().min(frame.len());
     let head = head.get_mut(..head_len).ok_or(EINVAL)?;
     frame.copy_to_slice(0, head)?;
-    let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+    let layout = frame::Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
     if with_crc && !verify(frame)? {
         receiver.count(Count::BadCrc);
         receiver.fail(Fault::llp(LlpError::Crc));
         return Ok(Handled::Done);
     }
     let ulpdu_len = usize::from(layout.ulpdu_len());
-    let head = head.get(LENGTH_LEN..).ok_or(EINVAL)?;
+    let head = head.get(frame::LENGTH_LEN..).ok_or(EINVAL)?;
     let head = head.get(..ulpdu_len.min(head.len())).unwrap_or(head);
     receiver.segment((), head, ulpdu_len, |at, piece| {
-        frame.copy_to(LENGTH_LEN.saturating_add(at), piece)
+        frame.copy_to(frame::LENGTH_LEN.saturating_add(at), piece)
     })
 }
 
 /// Returns whether the CRC of an FPDU is correct.
 fn verify(frame: &Frame<'_, '_>) -> Result<bool> {
-    let covered = frame.len().checked_sub(CRC_LEN).ok_or(EINVAL)?;
-    let mut found = [0; CRC_LEN];
+    let covered = frame.len().checked_sub(frame::CRC_LEN).ok_or(EINVAL)?;
+    let mut found = [0; frame::CRC_LEN];
     frame.copy_to_slice(covered, &mut found)?;
     Ok(crc::octets(!frame.crc32c(!0, 0, covered)?) == found)
 }

@@ -7,17 +7,10 @@
 //! that is being written back, may change at any time, and the CRC must match the octets that are
 //! sent. Large amounts are copied to pages that TCP sends from; small ones TCP copies once more.
 
-use kernel::{
-    alloc::KVVec,
-    prelude::*, //
-};
+use crate::prelude::*;
 use rdmap::mpa::{
     crc,
-    frame::{
-        Layout,
-        CRC_LEN,
-        LENGTH_LEN, //
-    },
+    frame,
     marker::Position, //
 };
 use socket::{
@@ -135,7 +128,7 @@ impl Outbox {
         payload: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result {
         let ulpdu_len = header.len().saturating_add(usize::try_from(length)?);
-        let layout = Layout::new(u16::try_from(ulpdu_len)?, self.at);
+        let layout = frame::Layout::new(u16::try_from(ulpdu_len)?, self.at);
         let end = self.filled.saturating_add(layout.wire_len());
         match self.scratch.is_empty() {
             true => self.emit(&layout, end, header, payload)?,
@@ -150,14 +143,14 @@ impl Outbox {
     #[inline]
     fn emit(
         &mut self,
-        layout: &Layout,
+        layout: &frame::Layout,
         end: usize,
         header: &[u8],
         payload: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result {
         let (filled, crc) = (self.filled, self.crc);
         let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
-        let (length, rest) = room.split_at_mut_checked(LENGTH_LEN).ok_or(EINVAL)?;
+        let (length, rest) = room.split_at_mut_checked(frame::LENGTH_LEN).ok_or(EINVAL)?;
         length.copy_from_slice(&layout.ulpdu_len().to_be_bytes());
         let (to, rest) = rest.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
         to.copy_from_slice(header);
@@ -165,7 +158,7 @@ impl Outbox {
         let (to, rest) = rest.split_at_mut_checked(octets).ok_or(EINVAL)?;
         payload(to)?;
         rest.fill(0);
-        let covered = room.len().saturating_sub(CRC_LEN);
+        let covered = room.len().saturating_sub(frame::CRC_LEN);
         let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
         if crc {
             let sum = !SendBuf::from(&*covered).crc32c(!0);
@@ -177,7 +170,7 @@ impl Outbox {
     /// Makes an FPDU whose ULPDU markers divide, up to `end`.
     fn emit_with_markers(
         &mut self,
-        layout: &Layout,
+        layout: &frame::Layout,
         end: usize,
         header: &[u8],
         payload: impl FnOnce(&mut [u8]) -> Result,

@@ -2,41 +2,22 @@
 
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
+use crate::prelude::*;
 use crate::{
-    device::{
-        Count,
-        DeviceState, //
-    },
-    event_target::EventTarget,
-    llp::{
-        EstablishedConn as _,
-        HalfClosed as _, //
-    },
-    memory::RegisteredMemory,
-    stream::{
-        Stream,
-        StreamProgress, //
-    },
+    llp::HalfClosed as _,
+    stream::StreamProgress,
     tcp::{
         established::TcpEstablished,
         startup::SETTINGS, //
     }, //
 };
-use core::net::{
-    Ipv4Addr,
-    SocketAddr, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+use core::net::Ipv4Addr;
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
 };
 use provider::{
     driver::Regions,
-    net::Net,
     region::AccessFlags,
     selftest::{
         Consumer,
@@ -52,8 +33,6 @@ use rdmap::{
         AtomicRequest,
         AtomicResponse, //
     },
-    enhanced::ReadLimits,
-    fault::Code,
     header::{
         Header,
         Model,
@@ -67,7 +46,6 @@ use rdmap::{
         marker::Position,
         startup, //
     },
-    stag::Stag,
     terminate::Terminate, //
 };
 use socket::{
@@ -139,7 +117,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
 ];
 
 /// The time until an event counts as missing, in milliseconds.
-const PATIENCE_MS: usize = 10_000;
+const TIMEOUT_MS: usize = 10_000;
 
 /// An RDMA Write of no octets, and a Read Request that lacks the STag of its source and the octets
 /// behind it.
@@ -197,7 +175,7 @@ impl Bench {
         let there = listener.local_address()?;
         let connection = TcpConn::connect(&net, here, there, &SETTINGS, events.clone())?;
         let mut accepted = None;
-        for _ in 0..PATIENCE_MS {
+        for _ in 0..TIMEOUT_MS {
             accepted = listener.accept()?;
             if accepted.is_some() && connection.state() == ConnState::Open {
                 break;
@@ -274,7 +252,7 @@ impl Bench {
 
     /// Runs the stream until the peer has a segment.
     fn next_segment(&mut self) -> Result<([u8; SEGMENT_LEN], usize)> {
-        for _ in 0..PATIENCE_MS {
+        for _ in 0..TIMEOUT_MS {
             // It may be over as soon as it has sent a Terminate.
             self.round();
             if let Some(found) = self.received_segment()? {
@@ -310,8 +288,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs the stream for at least so many milliseconds, or until `done`. Returns whether it was.
-    fn go_on(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
+    /// Runs the stream for at least that many milliseconds, or until `done`. Returns whether it
+    /// was.
+    fn run_for(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..milliseconds {
             if matches!(self.round(), StreamProgress::Over { .. }) {
                 return Err(EPIPE);
@@ -331,10 +310,10 @@ fn passive_side_waits() -> Result<bool> {
     bench.consumer.send(1, 5)?;
     // Two octets of length, a header, the payload, padding and a CRC.
     let (reply, fpdu) = (5, 2 + 18 + 5 + 3 + 4);
-    let early = bench.go_on(100, |bench| bench.received > reply)?;
+    let early = bench.run_for(100, |bench| bench.received > reply)?;
     let replied = bench.received == reply && bench.consumer.completion().is_none();
     bench.peer_sends(&WRITE)?;
-    let late = bench.go_on(PATIENCE_MS, |bench| bench.received >= reply + fpdu)?;
+    let late = bench.run_for(TIMEOUT_MS, |bench| bench.received >= reply + fpdu)?;
     Ok(!early && replied && late && bench.consumer.completion() == Some((1, true)))
 }
 
@@ -389,7 +368,7 @@ fn complete_sends_arrive() -> Result<bool> {
     // TCP delivers the octets that it has.
     drop(open);
     let mut received = 0;
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         received += peer.receive(|frames| frames.discard())?;
         if peer.state() != ConnState::Open {
             break;
@@ -413,7 +392,7 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
     bench.peer_sends(&rest)?;
     bench.peer.shutdown();
     let mut over = false;
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         over = matches!(bench.round(), StreamProgress::Over { graceful: true });
         if over {
             break;
@@ -429,7 +408,7 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
         ..
     } = bench;
     let mut last = stream.end(&consumer.queues).half_close();
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         last.step();
         received += peer.receive(|frames| frames.discard())?;
         if peer.state() == ConnState::Closed {
@@ -464,7 +443,7 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     let mut expected = [0; TARGET_LEN];
     expected[..4].copy_from_slice(b"good");
     bench.peer_sends(&write_of(target.stag(), 0, b"good")?)?;
-    let placed = bench.go_on(PATIENCE_MS, |_| target.octets() == Ok(expected))?;
+    let placed = bench.run_for(TIMEOUT_MS, |_| target.octets() == Ok(expected))?;
     // One packet with an FPDU of which an octet has changed, and one that is correct.
     let mut both = [0; 48];
     both[..24].copy_from_slice(&write_of(target.stag(), 4, b"bad.")?);
@@ -472,7 +451,7 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     both[19] ^= 1;
     bench.peer_sends(&both)?;
     let (mut over, mut code) = (false, None);
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         over = over || matches!(bench.round(), StreamProgress::Over { graceful: true });
         // An end before the Terminate is an error.
         code = bench.received_terminate()?;
@@ -498,7 +477,7 @@ fn immediate_data_is_received() -> Result<bool> {
     bench.peer_sends_untagged(message, 2, &[5; 8])?;
     let mut found = [None; 2];
     for found in &mut found {
-        for _ in 0..PATIENCE_MS {
+        for _ in 0..TIMEOUT_MS {
             bench.round();
             *found = bench.consumer.immediate();
             if found.is_some() {
@@ -576,7 +555,7 @@ fn atomic_operation_is_answered() -> Result<bool> {
     let message = Untagged::Immediate { solicited: false };
     bench.peer_sends_untagged(message, 1, &[7; 8])?;
     let mut heard = None;
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         bench.round();
         heard = bench.consumer.immediate();
         if heard.is_some() {
@@ -625,7 +604,7 @@ fn atomic_operation_completes() -> Result<bool> {
     let response = response.emit();
     bench.peer_sends_untagged(Untagged::AtomicResponse, 1, response.as_slice())?;
     let mut completion = None;
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         bench.round();
         completion = bench.consumer.completion();
         if completion.is_some() {

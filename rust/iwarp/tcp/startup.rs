@@ -2,45 +2,24 @@
 
 //! The start-up of MPA on a socket (RFC 5044, section 7.1): the active side, and the passive side.
 
+use crate::prelude::*;
 use crate::{
-    event_target::EventTarget,
     llp::{
         self,
-        cm_private_data,
-        limit_reads,
         ConnectProgress,
-        ConnectReply,
-        RequestStatus,
-        MAX_READS, //
+        RequestStatus, //
     },
     tcp::established::TcpEstablished, //
 };
-use kernel::{
-    error::code::ETIMEDOUT,
-    prelude::*,
-    sync::Arc, //
-};
-use provider::{
-    cm::{
-        ConnParams,
-        ConnectError,
-        Endpoints,
-        EventParams, //
-    },
-    errno::econnrefused,
-    net::Net, //
-};
-use rdmap::{
-    enhanced::ReadLimits,
-    mpa::startup::{
-        Failed,
-        Frame,
-        Initiator,
-        Kind,
-        Offer,
-        Outcome,
-        Responder, //
-    }, //
+use provider::errno::econnrefused;
+use rdmap::mpa::startup::{
+    Failed,
+    Frame,
+    Initiator,
+    Kind,
+    Offer,
+    Outcome,
+    Responder, //
 };
 use socket::{
     ConnState,
@@ -67,10 +46,10 @@ fn offer(ird: u32, ord: u32) -> Offer {
         crc: true,
         markers: false,
         reads: ReadLimits {
-            ird: limit_reads(ird),
-            ord: limit_reads(ord),
+            ird: llp::limit_reads(ird),
+            ord: llp::limit_reads(ord),
         },
-        max_ird: MAX_READS,
+        max_ird: llp::MAX_READS,
         enhanced: true,
         peer_to_peer: false,
     }
@@ -196,29 +175,29 @@ impl llp::Active for Active {
         }
     }
 
-    fn into_reply(self) -> ConnectReply<TcpEstablished> {
+    fn into_reply(self) -> llp::ConnectReply<TcpEstablished> {
         let octets = self.buffer.get(..self.reply.unwrap_or(0));
         let Ok(Some((reply, _))) = Frame::parse(Kind::Reply, octets.unwrap_or_default()) else {
-            return ConnectReply::Invalid;
+            return llp::ConnectReply::Invalid;
         };
         match self.initiator.reply(&reply) {
             Ok(Outcome::Accepted(agreed, private_data)) => {
-                let Some(private_data) = cm_private_data(private_data) else {
-                    return ConnectReply::Invalid;
+                let Some(private_data) = llp::cm_private_data(private_data) else {
+                    return llp::ConnectReply::Invalid;
                 };
                 match TcpEstablished::new(self.connection, &agreed, None) {
-                    Ok(conn) => ConnectReply::Accepted {
+                    Ok(conn) => llp::ConnectReply::Accepted {
                         conn,
                         reads: agreed.reads,
                         private_data,
                     },
-                    Err(_) => ConnectReply::NoMemory,
+                    Err(_) => llp::ConnectReply::NoMemory,
                 }
             }
             Ok(Outcome::Rejected(private_data)) => {
-                ConnectReply::Rejected(cm_private_data(private_data).unwrap_or_default())
+                llp::ConnectReply::Rejected(llp::cm_private_data(private_data).unwrap_or_default())
             }
-            Err(_) => ConnectReply::Invalid,
+            Err(_) => llp::ConnectReply::Invalid,
         }
     }
 
@@ -315,7 +294,7 @@ impl llp::Passive for Passive {
     }
 
     fn reject(self, private_data: &[u8]) -> Result {
-        let mut responder = self.responder(MAX_READS.into(), MAX_READS.into())?;
+        let mut responder = self.responder(llp::MAX_READS.into(), llp::MAX_READS.into())?;
         self.send_reply(&responder.reject(private_data).map_err(|_| EINVAL)?)
     }
 
