@@ -71,8 +71,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The settings of a new connection that requests `credits`: the inline thresholds are those of
-    /// now.
+    /// Returns the settings of a new connection that requests `credits`: the inline thresholds are
+    /// those of now.
     pub(super) fn current(credits: usize) -> Result<Self> {
         let inline =
             PrivateData::new(INLINE_WRITE.get(), INLINE_READ.get(), true).map_err(|_| EINVAL)?;
@@ -136,7 +136,7 @@ pub(super) struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// The sizes for a connection that has resources for `first` credits from the start.
+    /// Returns the sizes for a connection that has resources for `first` credits from the start.
     pub(super) fn new(limits: &device::Limits, config: Config, first: usize) -> Result<Self> {
         let pages = limits
             .registration_pages

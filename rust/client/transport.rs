@@ -57,7 +57,7 @@ impl From<DisconnectReason> for Cause {
 }
 
 impl ClientTransport {
-    /// The connection in use, if there is one.
+    /// Returns the connection in use, if there is one.
     pub(super) fn active(&self) -> Option<ActiveConnection> {
         self.active.lock().clone()
     }
@@ -86,7 +86,7 @@ pub(crate) struct ReusableResources {
 }
 
 impl ReusableResources {
-    /// A new domain on the device of `id`, and nothing in it. Sleeps.
+    /// Creates a domain on the device of `id`, with nothing in it. Sleeps.
     pub(super) fn new(id: &Arc<Id<ClientConn>>, config: &Config) -> Result<Self> {
         Ok(Self {
             pd: ProtectionDomain::new(id.clone())?,

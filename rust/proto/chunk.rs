@@ -110,7 +110,7 @@ impl<'a> Segments<'a> {
         Ok(chunk)
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     #[inline]
     pub const fn len(&self) -> usize {
         self.bytes.len() / Segment::WIRE_LEN
@@ -228,7 +228,7 @@ impl<'a> ReadList<'a> {
         Ok(Self { bytes })
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     #[inline]
     pub const fn len(&self) -> usize {
         self.bytes.len() / ReadSegment::WIRE_LEN

@@ -77,9 +77,9 @@ fn half(granted: u32) -> u32 {
     granted.div_ceil(2).max(2).min(granted)
 }
 
-/// The fewest Calls for which [`next_grant`] raises a grant, if they are served at the same time or
-/// [arrive within a round trip](Arrivals): half of it, or, if the Requester asks for no more, more
-/// than it may have on the way.
+/// Returns the fewest Calls for which [`next_grant`] raises a grant, if they are served at the same
+/// time or [arrive within a round trip](Arrivals): half of it, or, if the Requester asks for no
+/// more, more than it may have on the way.
 #[inline]
 pub fn min_calls_to_raise(granted: u32, requested: u32) -> u32 {
     if granted < requested {

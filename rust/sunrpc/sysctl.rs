@@ -36,7 +36,7 @@ pub struct SysctlEntry {
 }
 
 impl SysctlEntry {
-    /// A setting with this file name, default and range.
+    /// Creates a setting with this file name, default and range.
     pub const fn new(name: &'static CStr, default: i32, least: i32, most: i32) -> Self {
         Self {
             name,
@@ -46,7 +46,7 @@ impl SysctlEntry {
         }
     }
 
-    /// The present value.
+    /// Returns the present value.
     pub fn get(&self) -> usize {
         usize::try_from(self.value.load(Relaxed)).unwrap_or(0)
     }
@@ -73,7 +73,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter with this file name.
+    /// Creates a counter with this file name.
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -90,7 +90,7 @@ impl Counter {
         }
     }
 
-    /// The present value.
+    /// Returns the present value.
     #[cfg(RPCRDMA_SELFTEST)]
     pub fn get(&self) -> u64 {
         self.value.load(Relaxed)

@@ -94,12 +94,12 @@ impl CallbackRqst {
         unsafe { task_id((*self.rqst.get()).rq_task) }
     }
 
-    /// The cookie of the connection that the call came over.
+    /// Returns the cookie of the connection that the call came over.
     pub(crate) fn connect_cookie(&self) -> u32 {
         self.connect_cookie
     }
 
-    /// Length of the reply in bytes.
+    /// Returns the length of the reply in bytes.
     pub fn reply_len(&self) -> usize {
         self.reply_buf().total_len()
     }
@@ -178,7 +178,7 @@ struct Pool {
 }
 
 impl BcPool {
-    /// A pool without requests, for a peer that may have `slots` calls outstanding.
+    /// Creates a pool without requests, for a peer that may have `slots` calls outstanding.
     pub(crate) fn new(slots: u32) -> impl PinInit<Self> {
         pin_init!(Self {
             // A call that came over a lost connection may still be executed when the peer has sent

@@ -27,7 +27,7 @@ pub struct Class<T> {
 }
 
 impl<T> Class<T> {
-    /// The class of `T`, not registered.
+    /// Creates the class of `T`. It is not registered.
     pub(crate) const fn from_untyped(untyped: UntypedClass) -> Self {
         Self {
             untyped,
@@ -54,7 +54,7 @@ pub struct SvcBackchannelClass<C> {
 }
 
 impl<C> SvcBackchannelClass<C> {
-    /// The class, not registered.
+    /// Creates the class. It is not registered.
     pub(crate) const fn from_untyped(untyped: UntypedClass) -> Self {
         Self {
             untyped,

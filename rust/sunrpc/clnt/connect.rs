@@ -234,7 +234,7 @@ fn connect_and_unlock<T: Transport>(xprt: &Xprt<T>) {
     unsafe { cbindings::xprt_unlock_connect(xprt.as_raw(), xprt.lock_cookie()) };
 }
 
-/// The work item's function.
+/// Runs as the work item that connects.
 ///
 /// # Safety
 ///
@@ -256,7 +256,7 @@ pub(crate) unsafe extern "C" fn connect_worker<T: Transport>(work: *mut work_str
     }
 }
 
-/// The function of the work item [`Xprt::expire_later`].
+/// Runs as the work item of [`Xprt::expire_later`].
 ///
 /// # Safety
 ///
@@ -286,7 +286,7 @@ impl<T: Transport> Xprt<T> {
     }
 }
 
-/// The function of the work item.
+/// Runs as the work item of [`Xprt::schedule_growth`].
 ///
 /// # Safety
 ///

@@ -237,7 +237,7 @@ impl OrphanedCalls {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// The number of credits that orphaned calls still take.
+    /// Returns the number of credits that orphaned calls still take.
     pub(crate) fn credits(&self) -> u32 {
         u32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
     }

@@ -41,7 +41,7 @@ pub struct SvcClass<L> {
 unsafe impl<L> Sync for SvcClass<L> {}
 
 impl<L> SvcClass<L> {
-    /// The class of listeners `L`, not registered.
+    /// Creates the class of listeners `L`. It is not registered.
     ///
     /// # Safety
     ///

@@ -52,7 +52,7 @@ pub struct SvcCall<C: HasSvcCall> {
 }
 
 impl<C: HasSvcCall> SvcCall<C> {
-    /// A call without a message, as it is before and after sunrpc works on it.
+    /// Creates a call without a message, as it is before and after sunrpc works on it.
     pub fn new(context: C::CallContext) -> Self {
         Self {
             context,
@@ -60,7 +60,7 @@ impl<C: HasSvcCall> SvcCall<C> {
         }
     }
 
-    /// The message, if there was no reply.
+    /// Takes the message, if there was no reply.
     pub fn take_message(&mut self) -> Option<C::Message> {
         self.message.take()
     }
