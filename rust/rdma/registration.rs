@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of memory regions by state: [`Idle`], [`Prepared`], [`Registered`] ([`crate::mr`] has the
-//! state diagram).
+//! Lists of memory regions by state: [`Idle`], [`Prepared`], [`Registered`](mr::Registered)
+//! ([`crate::mr`] has the state diagram).
 
 use crate::prelude::*;
 use core::iter::Peekable;

@@ -20,10 +20,10 @@
 //!
 //! # Budget
 //!
-//! All connections together have [`max_total_read_pages`]. Each connection may read one call beyond
-//! that, so a client that does not answer RDMA Reads does not keep others from sending calls. While
-//! a call waits for pages, another call of its connection is being read or about to be, and retries
-//! it when its pages are freed.
+//! All connections together have [`config::max_total_read_pages`]. Each connection may read one
+//! call beyond that, so a client that does not answer RDMA Reads does not keep others from sending
+//! calls. While a call waits for pages, another call of its connection is being read or about to
+//! be, and retries it when its pages are freed.
 
 use super::{
     call::{

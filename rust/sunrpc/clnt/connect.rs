@@ -9,12 +9,12 @@
 //! A task that finds the transport not connected takes `XPRT_LOCKED` and calls `connect`, which
 //! passes the lock to a work item. After a connection that brought a reply two attempts are made at
 //! once: the peer may not have noticed yet that the connection has ended. Those that follow begin
-//! at least [`ATTEMPT_INTERVAL`] after the one before, which is as long as sunrpc itself waits
-//! after most errors. The interval does not grow: however long the peer was away, a call that waits
-//! goes on a few seconds after it is back.
+//! at least [`timeouts::ATTEMPT_INTERVAL`] after the one before, which is as long as sunrpc itself
+//! waits after most errors. The interval does not grow: however long the peer was away, a call that
+//! waits goes on a few seconds after it is back.
 //!
-//! A transport frees the resources of a closed connection after [`EXPIRY`], unless another
-//! connection reuses them.
+//! A transport frees the resources of a closed connection after [`timeouts::EXPIRY`], unless
+//! another connection reuses them.
 //!
 //! A work item on a queue of the system, not on one of sunrpc, allocates resources for more calls
 //! in parallel: what frees memory may wait for sunrpc's queues, but only the end of its transport
