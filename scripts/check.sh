@@ -210,6 +210,7 @@ fast() {
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
 	gate 'units of systemd' 120 in_root selftests/scripts/units.sh
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
+	gate 'what judges the outcomes of suites' 60 in_root sh -ec 'cd selftests/suites; python3 -B -m unittest -q'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko

@@ -6,21 +6,14 @@
 limit=60
 [[ $KERNEL != *debug ]] || limit=240
 
-# need_user_verbs: of a pair whose devices have user verbs. The module has them if it is told so when it is loaded.
+# need_user_verbs: of a pair whose devices have user verbs. The module has them if it is told so when it is loaded; siw has them anyway.
 need_user_verbs() {
-	local load="modprobe -a rdma_ucm ib_uverbs"
+	# Each machine has values of its own.
+	# shellcheck disable=SC2016
+	local load='modprobe -a rdma_ucm ib_uverbs && { [[ $RDMA != iwarp-* ]] || {
+		rdma link del $RDMA_DEVICE && rmmod iwarp && modprobe iwarp user=1 && rdma link add $RDMA_DEVICE type $RDMA netdev eth0; }; }'
 	need_pair
-	if [[ $RDMA = iwarp-* ]]; then
-		load+=" && rdma link del $RDMA_DEVICE && rmmod iwarp && modprobe iwarp user=1 && rdma link add $RDMA_DEVICE type $RDMA netdev eth0"
-	fi
 	if ! eval "$load" || ! on_server "$load"; then cannot_run "the devices have user verbs"; fi
-}
-
-# need_suites: puts the programs that selftests/suites/layer.sh unpacks over the roots of both machines.
-need_suites() {
-	local layer=/src/build/suites
-	local over="cp -a $layer/etc/. /etc && mount -t overlay -o lowerdir=$layer/usr:/usr suites /usr"
-	if [ ! -e $layer.from ] || ! eval "$over" || ! on_server "$over"; then cannot_run "selftests/suites/layer.sh has unpacked the programs"; fi
 }
 
 # What begins a program: as nobody in particular, who may lock as much memory as he likes.

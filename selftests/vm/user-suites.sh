@@ -1,16 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Further programs that nobody here wrote, on the device of a pair: perftest in all sizes, qperf, fio, rsockets, libfabric.
+# Programs that nobody here wrote, on the device of a pair: perftest, qperf, fio, and TCP programs over rsockets.
 
 . ./lib.sh
 . ./programs.sh
+. ./suites.sh
 need_user_verbs
 need_suites
+begin perftest qperf fio rsockets
 
-# fio VERB DEPTH
+# quick_perf TEST
+quick_perf() { served 19765 qperf "qperf -cm 1 -t 1 $SERVER_ADDR $1"; }
+# fio VERB DEPTH SIZE
 rdma_fio() {
-	local common="--name=rdma --ioengine=rdma --port=7470 --bs=64k --size=32M --iodepth=$2"
+	local common="--name=rdma --ioengine=rdma --port=7470 --bs=$3 --size=$fio_size --iodepth=$2"
 	between server 7470 "fio $common --rw=read" "fio $common --hostname=$SERVER_ADDR --verb=$1 --rw=write"
 }
 # rsockets PROGRAM TEST: the data are verified.
@@ -19,30 +23,47 @@ copies() {
 	random_file /tmp/here 3000000 && chmod 644 /tmp/here && served 7427 rcopy "rcopy /tmp/here $SERVER_ADDR:/tmp/there" &&
 		[ "$(sha256sum </tmp/here)" = "$(on_server "sha256sum </tmp/there")" ]
 }
-# rdma-core's own tests, of these files. (A GID of an iWARP device ends with zeros, and so has to be named.)
-pyverbs() { (cd /usr/share/rdma-core/tests && timeout 600 python3 -B run_tests.py --dev "$RDMA_DEVICE" --port 1 --gid 0 -v "$@" 2>&1); }
-fabric() { between server 47592 "fi_pingpong -p verbs -e msg -c -I 20 -S $1" "fi_pingpong -p verbs -e msg -c -I 20 -S $1 $SERVER_ADDR"; }
+# preloaded PORT SERVER CLIENT: programs for TCP sockets, which get rsockets.
+preload="env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+preloaded() { between server "$1" "$preload $2" "$preload $3"; }
 
-sizes=(-n 10 -a)
-[[ $KERNEL != *debug ]] || sizes=(-n 5 -s 1000000)
-plan 38
+all=(-n 10 -a) few=(-n 100 -s 8192) fio_size=32M
+[[ $KERNEL != *debug ]] || all=(-n 5 -s 1000000) few=(-n 10 -s 8192) fio_size=4M
+plan 68
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
-	check "$program, many sizes" perftest "$program" "${sizes[@]}"
+	in_suite perftest "$program, all sizes" perftest "$program" "${all[@]}"
 done
-# It has no events for Writes. With events, ib_send_bw may wait for ever on iWARP: it sleeps until a completion, but waits for memory
-# that its peer writes.
-for program in ib_read_bw ib_send_lat ib_read_lat; do check "$program, events" perftest "$program" -n 100 -s 8192 -e; done
-for test in rc_bw rc_bi_bw rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat rc_rdma_write_poll_lat; do
-	check "qperf $test" qperf $test
+for program in ib_read_bw ib_send_lat ib_read_lat; do in_suite perftest "$program, events" perftest "$program" "${few[@]}" -e; done
+# These refuse events at once.
+for program in ib_write_bw ib_write_lat; do in_suite perftest "$program, events" $program -R -F -e; done
+for program in ib_send_bw ib_write_bw ib_read_bw; do
+	in_suite perftest "$program, both ways" perftest "$program" "${few[@]}" -b
+	in_suite perftest "$program, 8 MiB" perftest "$program" -n 5 -s 8388608
+	in_suite perftest "$program, 8 queue pairs" perftest "$program" "${few[@]}" -q 8
+	in_suite perftest "$program, a list of requests" perftest "$program" "${few[@]}" -l 8
+done
+for program in ib_send_lat ib_write_lat ib_send_bw ib_write_bw; do
+	in_suite perftest "$program, inline" perftest "$program" -n 100 -s 64 -I 80
+done
+in_suite perftest "ib_read_bw, 16 Reads at once" perftest ib_read_bw "${few[@]}" -o 16
+in_suite perftest "ib_send_bw, 2 seconds" perftest ib_send_bw -D 2 -s 8192
+in_suite perftest "ib_send_bw, shared Receives" perftest ib_send_bw "${few[@]}" --use-srq -q 8
+in_suite perftest "ib_write_bw, immediate data" perftest ib_write_bw "${few[@]}" --write_with_imm
+for program in ib_atomic_bw ib_atomic_lat; do in_suite perftest "$program" perftest "$program" -n 100; done
+for test in rc_bw rc_bi_bw rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat rc_rdma_write_poll_lat \
+	rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add; do
+	in_suite qperf $test quick_perf $test
 done
 for verb in write read send; do
-	check "fio, $verb" rdma_fio $verb 1
-	check "fio, $verb, 16 at a time" rdma_fio $verb 16
+	for size in 4k 64k 1m; do in_suite fio "$verb of $size" rdma_fio $verb 16 $size; done
+	in_suite fio "$verb of 64k, one at a time" rdma_fio $verb 1 64k
 done
-for test in a b n; do check "rstream, test $test" rsockets rstream $test; done
-check "riostream" rsockets riostream b
-check "rcopy" copies
-for size in 64 65536; do check "libfabric, $size octets" fabric $size; done
-for file in device pd mr cq qp fork rdmacm; do check "rdma-core: test_$file" pyverbs "test_$file"; done
+for test in a b n r f; do in_suite rsockets "rstream, test $test" rsockets rstream $test; done
+in_suite rsockets riostream rsockets riostream b
+in_suite rsockets rcopy copies
+in_suite rsockets "NetPIPE over librspreload" preloaded 5002 "NPtcp -i -u 65536" "NPtcp -h $SERVER_ADDR -i -u 65536"
+in_suite rsockets "iperf3 over librspreload" preloaded 5201 "iperf3 -s -1" "iperf3 -c $SERVER_ADDR -n 1M"
 check "nothing of a process is left when it has ended" nothing_left
+check "each test that does not pass is in the table" counted perftest qperf fio rsockets
+show_counts
 finish
