@@ -470,7 +470,12 @@ impl<D: Driver> Operations<D> {
                     &*qp,
                 )
             };
-            let state = data.qp.state().code();
+            // iWARP has one state before a connection, Idle. Drivers for iWARP call it INIT from
+            // the beginning on, and programs expect that.
+            let state = match data.qp.state() {
+                QpState::Reset => QpState::Init.code(),
+                state => state.code(),
+            };
             let queue_sizes = data.queues.queue_sizes();
             let (max_sends, max_receives) = data.queues.advertised()?;
             attributes.qp_state = state;
