@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Unpacks the packages that are listed beside this file, and what they depend on and the build root lacks, in build/suites: a layer
-# over the root of a VM, which tests put there (`need_suites`). No script of a package runs. The tests of rdma-core, which no package
-# has, come from its source package. Runs in the build root.
+# over the root of a VM, which tests put there (`need_suites`). No script of a package runs. The tests of rdma-core and of libfabric,
+# which no package has, come from their source packages. Runs in the build root.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 out=build/suites debs=/cache/suites
 packages=$(grep -v '^#' selftests/suites/packages)
-made_from=$({ echo "$packages"; dpkg-query -W; } | sha256sum)
+made_from=$({ cat selftests/suites/*.sh; echo "$packages"; dpkg-query -W; } | sha256sum)
 [ "$(cat $out.from 2>/dev/null)" != "$made_from" ] || exit 0
 
 mkdir -p $debs/{archives,lists}/partial
@@ -27,8 +27,9 @@ mapfile -t files < <("${apt[@]}" --simulate install $packages |
 rm -rf $out $out.from
 mkdir -p $out
 for file in "${files[@]}"; do dpkg-deb --extract "$debs/archives/$file" $out; done
-(cd $debs && "${apt[@]}" --tar-only source rdma-core)
+(cd $debs && "${apt[@]}" --tar-only source rdma-core libfabric)
 mkdir -p $out/usr/share/rdma-core
 tar --extract --directory $out/usr/share/rdma-core --strip-components 1 --wildcards --file $debs/rdma-core_*.orig.tar.* 'rdma-core-*/tests/*'
+selftests/suites/fabtests.sh $debs/libfabric_*.orig.tar.* $out
 echo "$made_from" >$out.from
 echo "$out has ${#files[@]} packages, $(du -sh $out | cut -f1)"
