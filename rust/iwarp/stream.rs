@@ -68,7 +68,10 @@ use provider::{
 };
 use rdmap::{
     atomic::Atomic,
-    fault,
+    fault::{
+        self,
+        RemoteError, //
+    },
     header::ReadRequest,
     order::Order,
     rx,
@@ -295,6 +298,9 @@ impl<O: EstablishedConn> Stream<O> {
             let status = match done.status {
                 tx::Status::Success => wr::Status::Success,
                 tx::Status::Failed => wr::Status::Failed,
+                tx::Status::Refused(RemoteError::Access) => wr::Status::RemoteAccess,
+                tx::Status::Refused(RemoteError::InvalidRequest) => wr::Status::RemoteInvalidRequest,
+                tx::Status::Refused(RemoteError::Operation) => wr::Status::RemoteOperation,
                 tx::Status::Flushed => wr::Status::Flushed,
             };
             if let Some(request) = self.sends.take(done.number) {

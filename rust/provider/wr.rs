@@ -49,6 +49,12 @@ pub enum Status {
     TooLong,
     /// The request is not valid.
     Invalid,
+    /// The peer did not allow access to its memory.
+    RemoteAccess,
+    /// The peer found the request not valid, or had no Receive for it.
+    RemoteInvalidRequest,
+    /// The peer could not carry it out.
+    RemoteOperation,
 }
 
 impl Status {
@@ -59,6 +65,9 @@ impl Status {
             Self::Failed => cbindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
             Self::TooLong => cbindings::ib_wc_status_IB_WC_LOC_LEN_ERR,
             Self::Invalid => cbindings::ib_wc_status_IB_WC_LOC_QP_OP_ERR,
+            Self::RemoteAccess => cbindings::ib_wc_status_IB_WC_REM_ACCESS_ERR,
+            Self::RemoteInvalidRequest => cbindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR,
+            Self::RemoteOperation => cbindings::ib_wc_status_IB_WC_REM_OP_ERR,
         }
     }
 
@@ -70,6 +79,10 @@ impl Status {
             Self::Failed => cqe::Status::LocalProtection,
             Self::TooLong => cqe::Status::LocalLength,
             Self::Invalid => cqe::Status::LocalQpOperation,
+            Self::RemoteAccess => cqe::Status::RemoteAccess,
+            Self::RemoteInvalidRequest => cqe::Status::RemoteInvalidRequest,
+            // The library has no other number for it.
+            Self::RemoteOperation => cqe::Status::General,
         }
     }
 

@@ -245,6 +245,32 @@ impl Code {
     }
 }
 
+/// The peer's reason to refuse a request, as verbs tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteError {
+    /// The memory that the request names, or the access to it.
+    Access,
+    /// The request itself.
+    InvalidRequest,
+    /// It failed there.
+    Operation,
+}
+
+impl Code {
+    /// Returns what a Terminate with this error has against the request whose segment it repeats.
+    pub const fn remote_error(self) -> RemoteError {
+        match (self.layer, self.etype, self.code) {
+            (0, 1, _) | (0, 2, 0x09) => RemoteError::Access,
+            // The versions of RDMAP and of DDP, and the opcode.
+            (0, 2, 0x05 | 0x06) | (1, 1, 0x04) => RemoteError::InvalidRequest,
+            (1, 1, _) => RemoteError::Access,
+            // There is no buffer for the message, or it does not fit.
+            (1, 2, _) => RemoteError::InvalidRequest,
+            _ => RemoteError::Operation,
+        }
+    }
+}
+
 impl Violation {
     /// Returns the Terminate code.
     pub const fn code(self) -> Code {

@@ -22,7 +22,8 @@
 //!
 //! The first fault wins. It becomes a Terminate in place of the next segment, the one and only.
 //! Then, or when the stream is closed, the remaining requests complete as flushed, once the LLP
-//! does not need their memory. Before [`TxHalf::close`] neither a Read whose request was committed
+//! does not need their memory; or as [refused](TxHalf::refused), the one that the peer's Terminate
+//! is about. Before [`TxHalf::close`] neither a Read whose request was committed
 //! is flushed, because its response may still be placed, nor a local operation that was started.
 //! `close` ends both.
 //!
@@ -41,9 +42,10 @@
 //!   state that they left.
 
 mod cut;
+mod refused;
 
 use crate::atomic::Atomic;
-use crate::fault::{Fault, Misuse};
+use crate::fault::{Fault, Misuse, RemoteError};
 use crate::header::{Header, ReadRequest};
 use crate::ring::Ring;
 use crate::rx::{Closed, InboundRequest};
@@ -123,6 +125,8 @@ enum Progress {
     Done,
     /// Its memory is not there.
     Failed,
+    /// The peer's Terminate is about it.
+    Refused(RemoteError),
 }
 
 impl Posted {
@@ -160,6 +164,8 @@ pub enum Status {
     Success,
     /// This end could not carry it out.
     Failed,
+    /// The peer refused it, which ended the stream.
+    Refused(RemoteError),
     /// The stream ended before.
     Flushed,
 }
@@ -452,7 +458,11 @@ impl<S: Slots> TxHalf<S> {
             // Until the stream is closed a response may still be placed, and a local operation that
             // was started continues.
             State::Failing | State::Terminated => {
-                is_released && posted.progress != Progress::Outstanding
+                let awaits = matches!(
+                    posted.progress,
+                    Progress::Outstanding | Progress::Refused(_)
+                );
+                is_released && !awaits
             }
             State::Closed => true,
         };
@@ -460,6 +470,7 @@ impl<S: Slots> TxHalf<S> {
             Progress::Done if is_released && !self.flushing => Status::Success,
             _ if !may_flush => return None,
             Progress::Failed => Status::Failed,
+            Progress::Refused(error) => Status::Refused(error),
             _ => Status::Flushed,
         };
         self.flushing = status != Status::Success;

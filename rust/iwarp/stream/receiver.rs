@@ -300,6 +300,7 @@ impl<O: Order> Receiver<'_, '_, O> {
                     // Argues for P3.2-7.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);
+                    self.tx.refused(&terminate);
                     self.queues.report(QpEvent::Fatal);
                     return Ok(Handled::Ended);
                 }

@@ -11,6 +11,7 @@ use crate::order::{InOrder, Order, Seq};
 use crate::rx::{self, Delivery, Placement, Refusal, RxHalf};
 use crate::sctp::window::{Bits, RxWindow};
 use crate::stag::{Access, Denied, Memory, Range, Stag};
+use crate::terminate::Terminate;
 use crate::tx::{self, Outgoing, TxHalf};
 
 /// Slices of another owner.
@@ -140,6 +141,7 @@ pub fn tx_queues(
     request: tx::Request,
     read: rx::InboundRequest,
     fault: Fault,
+    terminate: &Terminate,
     closed: rx::Closed,
 ) -> Result<Option<tx::Completion>, Misuse> {
     let number = this.post(request)?;
@@ -148,6 +150,7 @@ pub fn tx_queues(
     this.release(number);
     this.abandon();
     this.fail(fault);
+    this.refused(terminate);
     this.close(closed);
     Ok(this.complete())
 }

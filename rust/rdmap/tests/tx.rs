@@ -5,6 +5,7 @@
 mod atomics;
 mod ending;
 mod immediate;
+mod refused;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

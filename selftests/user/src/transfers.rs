@@ -22,15 +22,19 @@ use crate::verbs::Buffer;
 use crate::verbs::Context;
 use crate::verbs::Cq;
 use crate::verbs::Qp;
+use crate::verbs::FLUSHED;
 use crate::verbs::LOCAL_WRITE;
 use crate::verbs::PATIENCE;
+use crate::verbs::REMOTE_READ;
 use crate::verbs::REMOTE_WRITE;
+use crate::verbs::REM_ACCESS;
 use crate::verbs::SUCCESS;
 
 cases![
     accepting_end_sends_first,
     lone_writes_arrive,
     unsignalled_requests_are_sent,
+    refused_read_says_so,
     events_are_not_lost,
     events_come_once,
     events_that_nobody_reads_are_as_many_as_were_asked_for,
@@ -162,6 +166,47 @@ fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
             "the last one is written",
             (completion.id, completion.status) == (100, SUCCESS),
         )?;
+    }
+    Ok(())
+}
+
+/// A Read that the peer refuses completes with that reason, and what is behind it is flushed.
+fn refused_read_says_so(device: &Device) -> Outcome {
+    let len = PAGE as u32;
+    for wrong in 0..5u32 {
+        let (mut client, mut server) = pair(device, 8)?;
+        let rights = LOCAL_WRITE | REMOTE_READ;
+        let there = server.qp.context.buffer(PAGE, rights)?;
+        let unreadable = server.qp.context.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE)?;
+        let here = Arc::new(client.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        server.qp.receive_into(9, &room, 0, 64);
+        let (key, address) = (there.mr.rkey, there.memory.address());
+        let (key, address, octets) = match wrong {
+            0 => (key ^ 1, address, len),
+            1 => (key ^ 0x100, address, len),
+            2 => (key, address + 1, len),
+            3 => (key, address - 8, 8),
+            _ => (unreadable.mr.rkey, unreadable.memory.address(), len),
+        };
+        let read = |id, key, address, octets| {
+            entry::rdma(id, entry::READ, &[here.sge(0, octets)], key, address)
+        };
+        client.qp.keeps.push(here.clone());
+        let good = read(1, there.mr.rkey, there.memory.address(), len);
+        client.qp.post(good)?;
+        let completion = client.qp.cq.wait()?;
+        expect("a Read succeeds", completion.status == SUCCESS)?;
+        client.qp.put(read(2, key, address, octets));
+        client.qp.post(entry::inline(3, b"behind"))?;
+        for (id, status) in [(2, REM_ACCESS), (3, FLUSHED)] {
+            let completion = client.qp.cq.wait()?;
+            if (completion.id, completion.status) != (id, status) {
+                return Err(format!(
+                    "wrong Read {wrong}: {completion:?} instead of {id} with {status}"
+                ));
+            }
+        }
     }
     Ok(())
 }

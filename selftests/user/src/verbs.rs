@@ -119,6 +119,7 @@ pub const SUCCESS: u16 = 0;
 pub const LOC_PROT: u16 = 2;
 pub const LOC_QP_OP: u16 = 3;
 pub const FLUSHED: u16 = 4;
+pub const REM_ACCESS: u16 = 7;
 
 /// A completion queue.
 pub struct Cq {

@@ -258,7 +258,7 @@ impl<L: Llp> End<L> {
                     self.flushing = true;
                     summary.flushed += 1;
                 }
-                Status::Failed => panic!("nothing failed here"),
+                Status::Failed | Status::Refused(_) => panic!("nothing failed here"),
             }
             self.completed += 1;
         }
