@@ -139,6 +139,8 @@ enum Phase<L: Llp> {
 struct Inner<L: Llp> {
     phase: Phase<L>,
     events: Option<Arc<EventTarget>>,
+    // The consumer knows that no Receive of its shared receive queue is taken any more.
+    has_told_last: bool,
 }
 
 /// A queue pair.
@@ -185,6 +187,7 @@ impl<L: Llp> Qp<L> {
         let inner = Inner {
             phase: Phase::Unbound,
             events: None,
+            has_told_last: false,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -478,6 +481,11 @@ impl<L: Llp> Work for Qp<L> {
                 }
                 Next::End(cause) => {
                     let more = Self::end(&this, &mut inner, cause);
+                    if !core::mem::replace(&mut inner.has_told_last, true)
+                        && this.queues.shared_receives().is_some()
+                    {
+                        this.queues.report(QpEvent::LastReceive);
+                    }
                     return Self::look_later(&this, more);
                 }
             }

@@ -82,6 +82,16 @@ use rdmap::{
 /// The number of requests of a process that are taken at a time.
 const TAKE_LIMIT: usize = 256;
 
+/// The number of Receives of a shared receive queue that a connection holds at most: those of
+/// messages that have begun to arrive. Over an LLP that keeps the order that is one message, unless
+/// the peer interleaves several; else it is all behind the first one that is not complete.
+const fn shared_limit<O: Order>() -> usize {
+    match O::IN_ORDER {
+        true => 16,
+        false => 1024,
+    }
+}
+
 /// An established stream.
 pub(crate) struct Stream<O: EstablishedConn> {
     conn: O,
@@ -99,11 +109,15 @@ impl<O: EstablishedConn> Stream<O> {
     pub(crate) fn new(mut conn: O, queues: &Queues, reads: ReadLimits) -> Result<Self> {
         let queue_sizes = queues.queue_sizes();
         let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
+        let receives = match queues.shared_receives() {
+            None => queue_sizes.receives,
+            Some(all) => usize::try_from(all)?.min(shared_limit::<O::Order>()),
+        };
         Ok(Self {
             rx: rx::RxHalf::new(
                 conn.order()?,
                 rx::HashKey(provider::random(), provider::random()),
-                KVVec::from_elem(rx::Receive::default(), queue_sizes.receives, GFP_KERNEL)?,
+                KVVec::from_elem(rx::Receive::default(), receives, GFP_KERNEL)?,
                 KVVec::from_elem(rx::InboundSlot::default(), ird, GFP_KERNEL)?,
                 KVVec::from_elem(rx::Outstanding::default(), ord, GFP_KERNEL)?,
             ),
@@ -114,7 +128,7 @@ impl<O: EstablishedConn> Stream<O> {
                 <O::Order as Order>::IN_ORDER,
             ),
             sends: Requests::new(queue_sizes.sends)?,
-            receives: Requests::new(queue_sizes.receives)?,
+            receives: Requests::new(receives)?,
             terminated: None,
             conn,
         })
@@ -299,7 +313,9 @@ impl<O: EstablishedConn> Stream<O> {
                 tx::Status::Success => wr::Status::Success,
                 tx::Status::Failed => wr::Status::Failed,
                 tx::Status::Refused(RemoteError::Access) => wr::Status::RemoteAccess,
-                tx::Status::Refused(RemoteError::InvalidRequest) => wr::Status::RemoteInvalidRequest,
+                tx::Status::Refused(RemoteError::InvalidRequest) => {
+                    wr::Status::RemoteInvalidRequest
+                }
                 tx::Status::Refused(RemoteError::Operation) => wr::Status::RemoteOperation,
                 tx::Status::Flushed => wr::Status::Flushed,
             };

@@ -23,6 +23,7 @@ use crate::{
         Place,
         Reservation, //
     },
+    srq,
     table::Table,
     user::{
         self,
@@ -67,9 +68,10 @@ pub(crate) struct DeviceData<D> {
     pub(crate) regions: Arc<Regions>,
     #[pin]
     pub(crate) queue_pairs: Table<QpEntry>,
-    // The regions and queue pairs of processes.
+    // The regions, queue pairs and shared receive queues of processes.
     pub(crate) user_regions: Quota,
     pub(crate) user_queue_pairs: Quota,
+    pub(crate) user_shared_receives: Quota,
     pub(crate) counters: KVec<cbindings::rdma_stat_desc>,
     // The address of the device, for its GUIDs. It is not zero.
     pub(crate) hw_addr: [u8; 6],
@@ -145,7 +147,7 @@ const SIW_ABI_VERSION: u32 = 1;
 
 /// Returns the functions that the core calls.
 fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
-    let (size_ib_qp, size_ib_cq) = qp::sizes::<D::QueuePair>();
+    let [size_ib_qp, size_ib_cq, size_ib_srq] = qp::sizes::<D::QueuePair>();
     let mut operations = cbindings::ib_device_ops {
         owner,
         // Debian's library for siw drives the device.
@@ -156,11 +158,13 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         alloc_pd: Some(port::Operations::<D>::alloc_pd),
         create_cq: Some(cq::create),
         create_qp: Some(qp::Operations::<D>::create),
+        create_srq: Some(srq::Operations::<D>::create),
         dealloc_driver: Some(dealloc::<D>),
         dealloc_pd: Some(port::Operations::<D>::alloc_pd),
         dereg_mr: Some(region::Operations::<D>::dereg),
         destroy_cq: Some(cq::destroy),
         destroy_qp: Some(qp::Operations::<D>::destroy),
+        destroy_srq: Some(srq::Operations::<D>::destroy),
         get_dma_mr: Some(region::Operations::<D>::dma),
         get_hw_stats: Some(port::Operations::<D>::stats),
         get_port_immutable: Some(port::Operations::<D>::immutable),
@@ -174,19 +178,23 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         iw_rem_ref: Some(qp::Operations::<D>::remove_reference),
         map_mr_sg: Some(region::map),
         modify_qp: Some(qp::Operations::<D>::modify),
+        modify_srq: Some(srq::Operations::<D>::modify),
         poll_cq: Some(cq::poll),
         post_recv: Some(qp::Operations::<D>::post_receive),
         post_send: Some(qp::Operations::<D>::post_send),
+        post_srq_recv: Some(srq::Operations::<D>::post),
         query_device: Some(port::Operations::<D>::query_device),
         query_gid: Some(port::Operations::<D>::gid),
         query_pkey: Some(port::Operations::<D>::key),
         query_port: Some(port::Operations::<D>::query_port),
         query_qp: Some(qp::Operations::<D>::query),
+        query_srq: Some(srq::Operations::<D>::query),
         reg_user_mr: Some(region::Operations::<D>::of_process),
         req_notify_cq: Some(cq::arm),
         size_ib_cq,
         size_ib_pd: size_of::<cbindings::ib_pd>(),
         size_ib_qp,
+        size_ib_srq,
         ..Default::default()
     };
     if user::is_offered() {
@@ -258,6 +266,7 @@ pub(crate) unsafe fn add<D: Driver>(
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
     let (user_regions, user_queue_pairs) = (Quota::new()?, Quota::new()?);
+    let user_shared_receives = Quota::new()?;
     let data = Arc::pin_init(
         pin_init!(DeviceData::<D> {
             driver,
@@ -265,6 +274,7 @@ pub(crate) unsafe fn add<D: Driver>(
             queue_pairs <- Table::new(),
             user_regions,
             user_queue_pairs,
+            user_shared_receives,
             counters,
             hw_addr,
         }),

@@ -47,6 +47,11 @@ impl<T> Fifo<T> {
         self.len == 0
     }
 
+    /// Returns the number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Adds an entry, or returns it if the queue is full.
     pub(crate) fn push(&mut self, entry: T) -> Result<(), T> {
         let capacity = self.slots.len();

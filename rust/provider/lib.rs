@@ -33,9 +33,9 @@
 //! - It learns no address of the kernel, and no octet that was not meant for it.
 // Argues for P8.1-1, P8.1.2-1, P8.1.2-2, P8.1.2-3, P8.1.2-4, P8.1.2-0.
 //!
-//! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without
-//! shared receive queues, and its own queue of the peer's Read Requests. A completion queue, of a
-//! bounded size, is shared only by the queue pairs that its consumer, or process, makes for it.
+//! Nothing that a peer can use up is shared by queue pairs of different owners: each has its own
+//! queue of the peer's Read Requests, and Receives and completion queues, of a bounded size, are
+//! shared only by the queue pairs that their consumer, or process, makes for them.
 // Argues for P8.1.1-9, P8.1.2-5, P8.1.2-6, P8.1.2-7, P8.1.2-8.
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
@@ -55,6 +55,7 @@ pub mod region;
 mod registry;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
+mod srq;
 pub mod table;
 mod user;
 pub mod wr;

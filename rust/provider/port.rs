@@ -75,6 +75,9 @@ impl<D: Driver> Operations<D> {
             attributes.max_send_sge = number(limits.max_send_sge);
             attributes.max_recv_sge = number(limits.max_receive_sge);
             attributes.max_sge_rd = number(1);
+            attributes.max_srq = number(MANY);
+            attributes.max_srq_wr = number(limits.max_wr);
+            attributes.max_srq_sge = number(limits.max_receive_sge);
             attributes.max_cq = number(MANY);
             attributes.max_cqe = number(limits.max_cqe);
             attributes.max_qp_rd_atom = number(limits.max_read_depth);

@@ -36,12 +36,12 @@ use crate::{
         AccessFlags,
         ProtectionDomain, //
     },
+    srq::{
+        IbSrq,
+        SharedReceives, //
+    },
     user::{
-        mapping::Mapping,
-        rings::{
-            self,
-            RequestRing, //
-        },
+        rings::UserRing,
         Call,
         Owner,
         QuotaShare, //
@@ -73,10 +73,7 @@ use kernel::{
     }, //
 };
 use uabi::{
-    response::{
-        queue_pair,
-        MappedRing, //
-    },
+    response::queue_pair,
     ring::{
         Queue,
         Slots, //
@@ -120,9 +117,10 @@ struct QpData<Q> {
 /// The part of a queue pair that only those of processes have.
 struct UserData {
     owner: Owner,
-    // The rings for sends and receives, until the queue pair is destroyed.
-    mappings: [Mapping; 2],
-    slots: [Slots; 2],
+    // The rings, until the queue pair is destroyed. There is none for Receives if they come from a
+    // shared receive queue.
+    send: UserRing,
+    receive: Option<UserRing>,
     _share: QuotaShare,
 }
 
@@ -132,44 +130,38 @@ impl UserData {
     /// # Safety
     ///
     /// The value is dropped before the context of the process is freed.
-    unsafe fn new(call: Call, slots: [Slots; 2], share: QuotaShare) -> Result<(Self, UserRings)> {
-        let [sends, receives] = slots;
-        let send = rings::memory(Queue::Send, sends)?;
-        let receive = rings::memory(Queue::Receive, receives)?;
+    unsafe fn new(call: Call, slots: UserSlots, share: QuotaShare) -> Result<(Self, UserRings)> {
         // SAFETY: The caller promises it.
-        let mappings = unsafe {
-            [
-                Mapping::new(call, send.clone())?,
-                Mapping::new(call, receive.clone())?,
-            ]
-        };
+        let ring = |queue, slots| unsafe { UserRing::new(call, queue, slots) };
+        let (send, send_ring) = ring(Queue::Send, slots.sends)?;
+        let receive = slots.receives.map(|slots| ring(Queue::Receive, slots));
+        let (receive, receive_ring) = receive.transpose()?.unzip();
         let data = Self {
             owner: Owner::current(),
-            mappings,
-            slots,
+            send,
+            receive,
             _share: share,
         };
         let rings = UserRings {
-            send: RequestRing::new(send, Queue::Send, sends),
-            receive: RequestRing::new(receive, Queue::Receive, receives),
+            send: send_ring,
+            receive: receive_ring,
         };
         Ok((data, rings))
     }
 
     /// Tells the process of its rings. Sleeps.
     fn respond(&self, call: Call, number: u32) -> Result {
-        let [send, receive] = &self.mappings;
-        let [sends, receives] = self.slots;
-        let send = MappedRing {
-            slots: sends,
-            offset: send.offset()?,
-        };
-        let receive = MappedRing {
-            slots: receives,
-            offset: receive.offset()?,
-        };
-        call.respond(&queue_pair(number, send, Some(receive)))
+        let receive = self.receive.as_ref().map(UserRing::mapped).transpose()?;
+        call.respond(&queue_pair(number, self.send.mapped()?, receive))
     }
+}
+
+/// The numbers of slots of the rings of a process's queue pair.
+#[derive(Clone, Copy)]
+struct UserSlots {
+    sends: Slots,
+    // If it uses no shared receive queue.
+    receives: Option<Slots>,
 }
 
 impl<Q> IbQp<Q> {
@@ -214,8 +206,8 @@ impl<D: Driver> Operations<D> {
                     (queue_sizes, Some(user))
                 }
             };
-            // SAFETY: The core has set the device, which is registered, the domain, and completion
-            // queues that stay until the queue pair is destroyed.
+            // SAFETY: The core has set the device, which is registered, the domain, and queues that
+            // stay until the queue pair is destroyed.
             let data = unsafe { Self::new_data(qp, attributes, queue_sizes, user)? };
             let (max_sends, max_receives) = data.queues.advertised()?;
             // SAFETY: The core passes memory of the size of an `IbQp`, which nobody uses yet, and
@@ -242,12 +234,9 @@ impl<D: Driver> Operations<D> {
 
     /// Returns the sizes of the queues of a process's queue pair with these attributes, as requests
     /// and as slots. `EOPNOTSUPP` or `EINVAL` if they ask for what there is not.
-    fn user_sizes(attributes: &cbindings::ib_qp_init_attr) -> Result<(QueueSizes, [Slots; 2])> {
+    fn user_sizes(attributes: &cbindings::ib_qp_init_attr) -> Result<(QueueSizes, UserSlots)> {
         let cap = &attributes.cap;
-        if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
-            || !attributes.srq.is_null()
-            || attributes.create_flags != 0
-        {
+        if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC || attributes.create_flags != 0 {
             return Err(eopnotsupp());
         }
         let max_sge = u32::try_from(SgList::MAX_SGE)?;
@@ -258,14 +247,18 @@ impl<D: Driver> Operations<D> {
             return Err(EINVAL);
         }
         let slots = |wanted| Slots::for_entries(wanted, D::LIMITS.max_wr).ok_or(EINVAL);
-        let (sends, receives) = (slots(cap.max_send_wr)?, slots(cap.max_recv_wr)?);
+        let sends = slots(cap.max_send_wr)?;
+        let receives = match attributes.srq.is_null() {
+            true => Some(slots(cap.max_recv_wr)?),
+            false => None,
+        };
         let queue_sizes = QueueSizes {
             sends: usize::try_from(sends.count())?,
-            receives: usize::try_from(receives.count())?,
+            receives: usize::try_from(receives.map_or(0, Slots::count))?,
             send_sge: SgList::MAX_SGE,
             receive_sge: SgList::MAX_SGE,
         };
-        Ok((queue_sizes, [sends, receives]))
+        Ok((queue_sizes, UserSlots { sends, receives }))
     }
 
     /// Returns the sizes of the queues of a queue pair with these attributes. `EOPNOTSUPP` if they
@@ -273,7 +266,6 @@ impl<D: Driver> Operations<D> {
     fn queue_sizes(attributes: &cbindings::ib_qp_init_attr) -> Result<QueueSizes> {
         let cap = &attributes.cap;
         if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
-            || !attributes.srq.is_null()
             || attributes.create_flags != 0
             || cap.max_send_sge > D::LIMITS.max_send_sge
             || cap.max_recv_sge > D::LIMITS.max_receive_sge
@@ -283,7 +275,10 @@ impl<D: Driver> Operations<D> {
         }
         Ok(QueueSizes {
             sends: queue::size_for(cap.max_send_wr, D::LIMITS.max_wr)?,
-            receives: queue::size_for(cap.max_recv_wr, D::LIMITS.max_wr)?,
+            receives: match attributes.srq.is_null() {
+                true => queue::size_for(cap.max_recv_wr, D::LIMITS.max_wr)?,
+                false => 0,
+            },
             send_sge: usize::try_from(cap.max_send_sge.max(1))?,
             receive_sge: usize::try_from(cap.max_recv_sge.max(1))?,
         })
@@ -293,8 +288,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// The core has set the device of `qp`, which is registered, its domain, and the completion
-    /// queues of `attributes`, which stay until the queue pair is destroyed.
+    /// The core has set the device of `qp`, which is registered, its domain, and the queues of
+    /// `attributes`, which stay until the queue pair is destroyed.
     unsafe fn new_data(
         qp: *mut cbindings::ib_qp,
         attributes: &cbindings::ib_qp_init_attr,
@@ -315,10 +310,18 @@ impl<D: Driver> Operations<D> {
                 ProtectionDomain((*qp).pd.addr()),
             )
         };
+        // SAFETY: The caller promises a queue of this device, if there is one.
+        let shared = NonNull::new(attributes.srq).map(|srq| unsafe { SharedReceives::of(srq) });
+        if shared
+            .as_ref()
+            .is_some_and(|shared| shared.is_of_process() != user.is_some())
+        {
+            return Err(EINVAL);
+        }
         let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
         let at = qp.expose_provenance();
         let (user, rings) = user.unzip();
-        let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all, rings)?;
+        let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all, rings, shared)?;
         Ok(QpData {
             qp: D::create(device_data.driver(), queues.clone(), pd)?,
             queues,
@@ -494,6 +497,7 @@ impl<D: Driver> Operations<D> {
             init.qp_type = qp.qp_type;
             init.send_cq = qp.send_cq;
             init.recv_cq = qp.recv_cq;
+            init.srq = qp.srq;
             init.cap = attributes.cap;
             Ok(())
         })
@@ -642,6 +646,10 @@ impl<D: Driver> Operations<D> {
 }
 
 /// Returns the sizes of the structures that the core allocates.
-pub(crate) const fn sizes<Q>() -> (usize, usize) {
-    (size_of::<IbQp<Q>>(), size_of::<cq::IbCq>())
+pub(crate) const fn sizes<Q>() -> [usize; 3] {
+    [
+        size_of::<IbQp<Q>>(),
+        size_of::<cq::IbCq>(),
+        size_of::<IbSrq>(),
+    ]
 }

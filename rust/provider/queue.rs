@@ -17,6 +17,8 @@ use crate::{
         Cqe, //
     },
     fifo::Fifo,
+    region::ProtectionDomain,
+    srq::SharedReceives,
     user::rings::RequestRing,
     wr::{
         Atomic,
@@ -44,7 +46,8 @@ use kernel::{
     sync::Arc, //
 };
 
-struct WorkQueue<R> {
+/// Requests that are free, and those that are posted.
+pub(crate) struct WorkQueue<R> {
     free: Fifo<KBox<R>>,
     posted: Fifo<KBox<R>>,
     // That of a process, instead of `posted`.
@@ -54,24 +57,26 @@ struct WorkQueue<R> {
 }
 
 impl<R: Request> WorkQueue<R> {
-    fn new(
-        owner_qp: usize,
+    /// Creates a queue of `size` requests, which are marked by `owner`. Sleeps.
+    pub(crate) fn new(
+        owner: usize,
         size: usize,
         max_sge: usize,
         ring: Option<RequestRing>,
     ) -> Result<Self> {
-        let (owner, posted) = match ring {
+        let (list_owner, posted) = match ring {
             None => (ListOwner::Kernel, size),
             Some(_) => (ListOwner::Process, 0),
         };
-        let mut free = Fifo::new(size, owner.flags())?;
+        let flags = list_owner.flags();
+        let mut free = Fifo::new(size, flags)?;
         for _ in 0..size {
-            let request = KBox::new(R::new(owner_qp, max_sge, owner)?, owner.flags())?;
+            let request = KBox::new(R::new(owner, max_sge, list_owner)?, flags)?;
             free.push(request).map_err(|_| ENOMEM)?;
         }
         Ok(Self {
             free,
-            posted: Fifo::new(posted, owner.flags())?,
+            posted: Fifo::new(posted, flags)?,
             ring,
             closed: false,
         })
@@ -83,6 +88,20 @@ impl<R: Request> WorkQueue<R> {
             None => !self.posted.is_empty(),
             Some(ring) => ring.has_request() && !self.free.is_empty(),
         }
+    }
+
+    /// Says whether at least `count` requests are posted, of which there is one at least.
+    pub(crate) fn has(&self, count: u32) -> bool {
+        match &self.ring {
+            None => usize::try_from(count).is_ok_and(|count| self.posted.len() >= count),
+            Some(ring) => ring.has_request_behind(count.saturating_sub(1)),
+        }
+    }
+
+    /// Takes back a request that is complete.
+    pub(crate) fn give_back(&mut self, request: KBox<R>) {
+        // There is room for all.
+        let _ = self.free.push(request);
     }
 
     /// Takes the oldest posted request; with the copy that it is to be decoded from, if a process
@@ -103,7 +122,10 @@ impl<R: Request> WorkQueue<R> {
 }
 
 /// Takes the oldest posted request, unless the queue is closed and it is `to_carry_out`.
-fn take<R: Request>(lists: &IrqLock<WorkQueue<R>>, to_carry_out: bool) -> Option<KBox<R>> {
+pub(crate) fn take<R: Request>(
+    lists: &IrqLock<WorkQueue<R>>,
+    to_carry_out: bool,
+) -> Option<KBox<R>> {
     let (mut request, copy) = lists.with(|lists| match lists.closed && to_carry_out {
         true => None,
         false => lists.take(),
@@ -117,7 +139,8 @@ fn take<R: Request>(lists: &IrqLock<WorkQueue<R>>, to_carry_out: bool) -> Option
 /// The rings of a process.
 pub(crate) struct UserRings {
     pub(crate) send: RequestRing,
-    pub(crate) receive: RequestRing,
+    // If it uses no shared receive queue.
+    pub(crate) receive: Option<RequestRing>,
 }
 
 /// An event of a queue pair.
@@ -129,6 +152,8 @@ pub enum QpEvent {
     RequestError,
     /// The peer named memory that it may not access.
     AccessError,
+    /// It takes nothing from its shared receive queue any more, and what it had taken is complete.
+    LastReceive,
 }
 
 /// Posts a chain of requests. Stops at the first that fails, which `bad` then names.
@@ -137,7 +162,7 @@ pub enum QpEvent {
 ///
 /// `raw` begins a chain of valid requests, whose memory stays allocated until they are completed.
 /// `bad` is valid or null.
-unsafe fn post<R: Request>(
+pub(crate) unsafe fn post<R: Request>(
     lists: &IrqLock<WorkQueue<R>>,
     mut raw: *const R::Raw,
     bad: *mut *const R::Raw,
@@ -174,7 +199,7 @@ unsafe fn post<R: Request>(
 pub struct QueueSizes {
     /// Requests of the send queue.
     pub sends: usize,
-    /// Requests of the receive queue.
+    /// Requests of the receive queue; none if it is a shared one.
     pub receives: usize,
     /// SGEs of a send request.
     pub send_sge: usize,
@@ -208,9 +233,11 @@ pub struct Queues {
     send: IrqLock<WorkQueue<SendRequest>>,
     #[pin]
     receive: IrqLock<WorkQueue<ReceiveRequest>>,
+    // Instead of `receive`, which is empty then.
+    shared: Option<Arc<SharedReceives>>,
     send_cq: Arc<CompletionQueue>,
     receive_cq: Arc<CompletionQueue>,
-    // The queue pair, as completions name it; it also marks requests of these queues.
+    // The queue pair, as completions name it; it also marks requests of its own queues.
     qp: usize,
     // Its number; 0 until it has one.
     qp_number: AtomicU32,
@@ -264,15 +291,21 @@ impl Queues {
         receive_cq: Arc<CompletionQueue>,
         signal_all: bool,
         rings: Option<UserRings>,
+        shared: Option<Arc<SharedReceives>>,
     ) -> Result<Arc<Self>> {
+        let receives = match &shared {
+            None => queue_sizes.receives,
+            // All of them may complete here.
+            Some(shared) => usize::try_from(shared.size())?,
+        };
         let reservation = CqReservation::reserve([
             (send_cq.clone(), queue_sizes.sends),
-            (receive_cq.clone(), queue_sizes.receives),
+            (receive_cq.clone(), receives),
         ])?;
         let is_of_process = rings.is_some();
         let (send, receive) = match rings {
             None => (None, None),
-            Some(rings) => (Some(rings.send), Some(rings.receive)),
+            Some(rings) => (Some(rings.send), rings.receive),
         };
         let send = WorkQueue::new(qp, queue_sizes.sends, queue_sizes.send_sge, send)?;
         let receive = WorkQueue::new(qp, queue_sizes.receives, queue_sizes.receive_sge, receive)?;
@@ -281,6 +314,7 @@ impl Queues {
             pin_init!(Self {
                 send <- new_irq_lock!(send),
                 receive <- new_irq_lock!(receive),
+                shared,
                 send_cq,
                 receive_cq,
                 qp,
@@ -306,6 +340,18 @@ impl Queues {
     #[inline]
     pub fn is_of_process(&self) -> bool {
         self.is_of_process
+    }
+
+    /// Returns the number of Receives of the shared receive queue that they use, if they use one.
+    #[inline]
+    pub fn shared_receives(&self) -> Option<u32> {
+        self.shared.as_ref().map(|shared| shared.size())
+    }
+
+    /// Returns the protection domain of the memory of Receives, for a queue pair of `pd`.
+    #[inline]
+    pub fn receive_pd(&self, pd: ProtectionDomain) -> ProtectionDomain {
+        self.shared.as_ref().map_or(pd, |shared| shared.pd())
     }
 
     /// Returns the numbers of requests that the owner may post: sends, and receives.
@@ -394,6 +440,11 @@ impl Queues {
         take(&self.receive, true)
     }
 
+    /// Takes the oldest Receive of the shared receive queue: a message needs one.
+    pub fn take_shared_receive(&self) -> Option<KBox<ReceiveRequest>> {
+        self.shared.as_ref()?.take()
+    }
+
     /// Completes a send request. The consumer sees one that succeeded only if it is signalled.
     pub fn complete_send(&self, mut request: KBox<SendRequest>, status: Status) {
         let (opcode, length) = match &request.operation {
@@ -426,7 +477,7 @@ impl Queues {
             Operation::Refused(reason) if status == Status::Failed => *reason,
             _ => status,
         };
-        if request.owner_qp != self.qp {
+        if request.owner != self.qp {
             return;
         }
         let entry = Cqe {
@@ -502,12 +553,14 @@ impl Queues {
     }
 
     fn finish_receive(&self, request: KBox<ReceiveRequest>, entry: Cqe, solicited: bool) {
-        if request.owner_qp != self.qp {
-            return;
+        match &self.shared {
+            None if request.owner == self.qp => {
+                self.receive.with(|lists| lists.give_back(request));
+            }
+            Some(shared) if shared.owns(&request) => shared.give_back(request),
+            // It is none of these queues.
+            _ => return,
         }
-        self.receive.with(|lists| {
-            let _ = lists.free.push(request);
-        });
         self.receive_cq.push(entry, solicited);
     }
 
@@ -528,6 +581,7 @@ impl Queues {
             QpEvent::Fatal => cbindings::ib_event_type_IB_EVENT_QP_FATAL,
             QpEvent::RequestError => cbindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
             QpEvent::AccessError => cbindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+            QpEvent::LastReceive => cbindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
         };
         self.ib_qp.with(|qp| {
             let Some(qp) = *qp else { return };

@@ -136,7 +136,7 @@ fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
         send_sge: 1,
         receive_sge: 1,
     };
-    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), false, None)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), false, None, None)?;
     Ok((queues, cq))
 }
 
@@ -252,7 +252,7 @@ fn lost_completion_is_noticed() -> Result<bool> {
     }
     let full = !queues.has_overrun();
     cq.push(entry(QP + 1, 8), false);
-    let later = Queues::new(QP, queues.queue_sizes(), cq.clone(), cq, false, None)?;
+    let later = Queues::new(QP, queues.queue_sizes(), cq.clone(), cq, false, None, None)?;
     Ok(full && queues.has_overrun() && !other.has_overrun() && !later.has_overrun())
 }
 
@@ -333,7 +333,7 @@ fn memory_may_be_of_a_region() -> Result<bool> {
         send_sge: 2,
         receive_sge: 1,
     };
-    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, None)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, None, None)?;
     let local = [0_u8; 10];
     let mut list = [
         cbindings::ib_sge {

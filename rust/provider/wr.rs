@@ -98,7 +98,7 @@ impl Status {
 /// A request of a send queue.
 pub struct SendRequest {
     pub(crate) id: u64,
-    pub(crate) owner_qp: usize,
+    pub(crate) owner: usize,
     pub(crate) signalled: bool,
     /// With Solicited Event.
     pub solicited: bool,
@@ -113,7 +113,7 @@ pub struct SendRequest {
 /// A request of a receive queue.
 pub struct ReceiveRequest {
     pub(crate) id: u64,
-    pub(crate) owner_qp: usize,
+    pub(crate) owner: usize,
     /// The memory for the message.
     pub sg_list: SgList,
     refused: Option<Status>,
@@ -143,8 +143,9 @@ pub(crate) trait Request: Sized + Send {
     /// A copy of a ring's entry.
     type Copy;
 
-    /// Creates an empty request of a queue pair, with room for that many SGEs. Sleeps.
-    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self>;
+    /// Creates an empty request of a queue pair, or of a shared receive queue, with room for that
+    /// many SGEs. Sleeps.
+    fn new(owner: usize, entries: usize, list_owner: ListOwner) -> Result<Self>;
 
     /// Takes a copy of the next entry of a ring, if there is one. May be called in any context.
     fn copy(ring: &mut RequestRing) -> Option<Self::Copy>;
@@ -173,19 +174,19 @@ impl Request for SendRequest {
 
     type Copy = [u64; Sqe::WORDS];
 
-    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self> {
-        let inline = match owner {
+    fn new(owner: usize, entries: usize, list_owner: ListOwner) -> Result<Self> {
+        let inline = match list_owner {
             ListOwner::Kernel => 0,
             ListOwner::Process => Inline::MAX_LEN,
         };
         Ok(Self {
             id: 0,
-            owner_qp,
+            owner,
             signalled: false,
             solicited: false,
             fence: false,
             operation: Operation::Invalidate(0),
-            sg_list: SgList::new(entries, inline, owner)?,
+            sg_list: SgList::new(entries, inline, list_owner)?,
         })
     }
 
@@ -288,11 +289,11 @@ impl Request for ReceiveRequest {
 
     type Copy = [u64; Rqe::WORDS];
 
-    fn new(owner_qp: usize, entries: usize, owner: ListOwner) -> Result<Self> {
+    fn new(owner: usize, entries: usize, list_owner: ListOwner) -> Result<Self> {
         Ok(Self {
             id: 0,
-            owner_qp,
-            sg_list: SgList::new(entries, 0, owner)?,
+            owner,
+            sg_list: SgList::new(entries, 0, list_owner)?,
             refused: None,
         })
     }

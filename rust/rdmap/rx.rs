@@ -17,6 +17,9 @@
 //! same: the sequence number of each message's last segment is kept with it, and the message waits
 //! until all segments up to that are [placed](Order::in_order_upto).
 //!
+//! A caller posts Receives before messages need them; or, if streams share them, when a segment
+//! wants some ([`RxHalf::receives_wanted`]).
+//!
 //! Order of the checks: the header alone ([`Header::parse`]); then, untagged, a buffer for the
 //! message, its offset and its length; tagged, the STag, as [`crate::stag`] says. A segment without
 //! payload is accepted without a check of its STag.

@@ -101,7 +101,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         mut copy: impl FnMut(usize, Piece<'_>) -> Result,
     ) -> Result<Handled> {
         // The Receive of a Send was posted before the peer could know that it may send.
-        self.take_receives();
+        self.take_receives(head);
         let place = match self.rx.segment(key, head, length, self.memory) {
             Ok(place) => place,
             Err(rx::Refusal::Fault(fault)) => {
@@ -127,7 +127,11 @@ impl<O: Order> Receiver<'_, '_, O> {
                 length,
             } => {
                 let request = self.receives.get(receive).ok_or(EINVAL)?;
-                let memory = |run: wr::Run<'_>| self.memory.pieces(run, Access::Write, &mut copy);
+                let of_receives = RegisteredMemory {
+                    pd: self.queues.receive_pd(self.memory.pd),
+                    ..*self.memory
+                };
+                let memory = |run: wr::Run<'_>| of_receives.pieces(run, Access::Write, &mut copy);
                 match request.refused() {
                     None => request.sg_list.runs(offset, length, memory),
                     Some(_) => Err(EINVAL),
@@ -185,26 +189,41 @@ impl<O: Order> Receiver<'_, '_, O> {
         }
     }
 
-    /// Passes posted Receives to the engine.
-    fn take_receives(&mut self) {
+    /// Passes posted Receives to the engine: all of the queue pair's own, and of a shared receive
+    /// queue those that a segment which begins with `head` needs.
+    fn take_receives(&mut self, head: &[u8]) {
         // What is left then is flushed: some that were taken may be complete, for which there is no
         // room again.
         if self.queues.is_of_process() && self.tx.fault().is_some() {
+            return;
+        }
+        if self.queues.shared_receives().is_some() {
+            for _ in 0..self.rx.receives_wanted(head) {
+                let Some(request) = self.queues.take_shared_receive() else {
+                    return;
+                };
+                self.post_receive(request);
+            }
             return;
         }
         for _ in 0..self.queues.queue_sizes().receives {
             let Some(request) = self.queues.take_receive() else {
                 return;
             };
-            let posted = self.rx.post_receive(request.capacity());
-            let left = match posted {
-                Ok(number) => self.receives.put(number, request),
-                Err(_) => Some(request),
-            };
-            if let Some(request) = left {
-                self.queues
-                    .complete_receive(request, wr::Status::Failed, 0, false, None);
-            }
+            self.post_receive(request);
+        }
+    }
+
+    /// Passes a Receive to the engine.
+    fn post_receive(&mut self, request: KBox<wr::ReceiveRequest>) {
+        let posted = self.rx.post_receive(request.capacity());
+        let left = match posted {
+            Ok(number) => self.receives.put(number, request),
+            Err(_) => Some(request),
+        };
+        if let Some(request) = left {
+            self.queues
+                .complete_receive(request, wr::Status::Failed, 0, false, None);
         }
     }
 

@@ -109,6 +109,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "an atomic operation completes with the value that the peer answers with",
         atomic_operation_completes,
     ),
+    (
+        "a message takes one shared Receive, and a peer that skips messages takes none",
+        shared_receives_are_taken_when_needed,
+    ),
     // Shows X8.1-1.
     (
         "an atomic operation without memory for its result is not sent, and fails",
@@ -169,6 +173,16 @@ impl Bench {
 
     /// Creates a stream whose FPDUs may have a CRC. Sleeps.
     fn with_crc(settings: &Settings, reply: Option<&[u8]>, crc: bool) -> Result<Self> {
+        Self::of(settings, reply, crc, Consumer::new()?)
+    }
+
+    /// Creates a stream of this consumer. Sleeps.
+    fn of(
+        settings: &Settings,
+        reply: Option<&[u8]>,
+        crc: bool,
+        consumer: Consumer,
+    ) -> Result<Self> {
         let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let (net, events) = (Net::init(), EventTarget::new()?);
         let listener = Listener::new(&net, here, None, 1, settings, events.clone())?;
@@ -191,7 +205,6 @@ impl Bench {
             reads,
             rtr: None,
         };
-        let consumer = Consumer::new()?;
         let open = TcpEstablished::new(connection, &agreed, reply)?;
         Ok(Self {
             shared: DeviceState::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
@@ -614,6 +627,38 @@ fn atomic_operation_completes() -> Result<bool> {
     }
     let stored = result.octets()?[..8] == 0x0102_0304_0506_0708_u64.to_ne_bytes();
     Ok(asked && early && completion == Some((9, true)) && stored)
+}
+
+fn shared_receives_are_taken_when_needed() -> Result<bool> {
+    let mut bench = Bench::of(&SETTINGS, None, false, Consumer::sharing()?)?;
+    for id in 1..=4 {
+        bench.consumer.receive(id)?;
+    }
+    const SEND: Untagged = Untagged::Send {
+        solicited: false,
+        invalidate: None,
+    };
+    bench.peer_sends_untagged(SEND, 1, &[])?;
+    let mut taken = None;
+    for _ in 0..TIMEOUT_MS {
+        bench.round();
+        taken = bench.consumer.completion();
+        if taken.is_some() {
+            break;
+        }
+        pause();
+    }
+    // Nobody takes the second message for the third one.
+    bench.peer_sends_untagged(SEND, 3, &[])?;
+    let (segment, _) = bench.next_segment()?;
+    let told = Terminate::parse(segment.get(Header::UNTAGGED_LEN..).ok_or(EINVAL)?);
+    let refused = told.is_some_and(|told| told.code == Code::new(1, 2, 2));
+    let Bench {
+        stream, consumer, ..
+    } = bench;
+    drop(stream.end(&consumer.queues));
+    let flushed = consumer.completion();
+    Ok(taken == Some((1, true)) && refused && flushed.is_none() && consumer.shared_left() == 3)
 }
 
 fn result_has_memory() -> Result<bool> {

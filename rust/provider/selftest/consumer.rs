@@ -18,6 +18,10 @@ use crate::{
         Registration,
         LOCAL_DMA_LKEY, //
     },
+    srq::{
+        SharedReceives,
+        SharedSizes, //
+    },
     wr::Status, //
 };
 use core::{
@@ -52,6 +56,7 @@ pub struct Consumer {
     /// The queues that it posts to.
     pub queues: Arc<Queues>,
     cq: Arc<CompletionQueue>,
+    shared: Option<Arc<SharedReceives>>,
 }
 
 impl Consumer {
@@ -60,16 +65,33 @@ impl Consumer {
 
     /// Creates a consumer. Sleeps.
     pub fn new() -> Result<Self> {
+        Self::with(None)
+    }
+
+    /// Creates a consumer whose Receives are in a shared queue, which has room for eight. Sleeps.
+    pub fn sharing() -> Result<Self> {
+        let sizes = SharedSizes {
+            receives: 8,
+            max_sge: 1,
+        };
+        Self::with(Some(SharedReceives::new(QP + 1, Self::PD, sizes, None)?))
+    }
+
+    fn with(shared: Option<Arc<SharedReceives>>) -> Result<Self> {
         let cq = CompletionQueue::new(NonNull::dangling(), 16)?;
         cq.detach();
         let queue_sizes = QueueSizes {
             sends: 8,
-            receives: 8,
+            receives: match shared {
+                None => 8,
+                Some(_) => 0,
+            },
             send_sge: 1,
             receive_sge: 1,
         };
-        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true, None)?;
-        Ok(Self { queues, cq })
+        let all = shared.clone();
+        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true, None, all)?;
+        Ok(Self { queues, cq, shared })
     }
 
     /// Posts a Send of `length` octets.
@@ -128,7 +150,18 @@ impl Consumer {
         let mut receive = cbindings::ib_recv_wr::default();
         receive.__bindgen_anon_1.wr_id = id;
         // SAFETY: It is a chain of one complete request, which has no memory.
-        unsafe { self.queues.post_receive(&receive, null_mut()) }
+        unsafe {
+            match &self.shared {
+                None => self.queues.post_receive(&receive, null_mut()),
+                Some(shared) => shared.post(&receive, null_mut()),
+            }
+        }
+    }
+
+    /// Takes all Receives that are left in the shared queue, and returns their number.
+    pub fn shared_left(&self) -> usize {
+        let left = core::iter::from_fn(|| self.shared.as_ref()?.take());
+        left.count()
     }
 
     /// Returns the next completion, if its request could not be carried out: the id of that.

@@ -21,6 +21,10 @@ use crate::{
         Registration,
         LOCAL_DMA_LKEY, //
     },
+    srq::{
+        SharedReceives,
+        SharedSizes, //
+    },
     user::{
         rings::{
             self,
@@ -100,6 +104,23 @@ pub const TESTS: &[(&str, Test)] = &[
         "memory of a process is accessed by aligned words inside it",
         shared_memory_is_bounded,
     ),
+    (
+        "a shared receive queue gives its Receives in order, and takes them back",
+        shared_receives_are_taken_in_order,
+    ),
+    // Shows T4.
+    (
+        "as many shared Receives are in progress as its ring has slots",
+        shared_receives_in_progress_are_bounded,
+    ),
+    (
+        "the limit of a shared receive queue is reached once",
+        limit_is_reached_once,
+    ),
+    (
+        "a Receive completes in the queue of who took it, and goes back to the shared one",
+        shared_receive_completes,
+    ),
     // Shows T9.
     (
         "the process that made an object is its owner, and no other one is",
@@ -149,10 +170,37 @@ impl Process {
         };
         let rings = UserRings {
             send: RequestRing::new(sends.clone(), Queue::Send, slots),
-            receive: RequestRing::new(receives, Queue::Receive, slots),
+            receive: Some(RequestRing::new(receives, Queue::Receive, slots)),
         };
-        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, Some(rings))?;
-        Ok(Self {
+        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, Some(rings), None)?;
+        Ok(Self::of(queues, sends, completions, slots))
+    }
+
+    /// Creates one whose Receives are those of a shared queue.
+    fn sharing(shared: Arc<SharedReceives>) -> Result<Self> {
+        let slots = Slots::for_entries(SLOTS, SLOTS).ok_or(EINVAL)?;
+        let sends = rings::memory(Queue::Send, slots)?;
+        let completions = rings::memory(Queue::Completion, slots)?;
+        let ring = CompletionRing::new(completions.clone(), slots);
+        let cq = CompletionQueue::of_process(NonNull::dangling(), ring)?;
+        cq.detach();
+        let queue_sizes = QueueSizes {
+            sends: usize::try_from(SLOTS)?,
+            receives: 0,
+            send_sge: 6,
+            receive_sge: 6,
+        };
+        let rings = UserRings {
+            send: RequestRing::new(sends.clone(), Queue::Send, slots),
+            receive: None,
+        };
+        let all = Some(shared);
+        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false, Some(rings), all)?;
+        Ok(Self::of(queues, sends, completions, slots))
+    }
+
+    fn of(queues: Arc<Queues>, sends: Arc<Shared>, completions: Arc<Shared>, slots: Slots) -> Self {
+        Self {
             queues,
             sends,
             completions,
@@ -160,7 +208,7 @@ impl Process {
                 Ring::new(Queue::Send, slots),
                 Ring::new(Queue::Completion, slots),
             ],
-        })
+        }
     }
 
     /// Says whether the next slot is free.
@@ -377,6 +425,116 @@ fn shared_memory_is_bounded() -> Result<bool> {
     }
     let load = |at| memory.load_64(at, Ordering::Relaxed);
     Ok(load(32) == 5 && (0..4).all(|word| load(word * 8) == 0))
+}
+
+/// A shared receive queue of a process, with the process's side of its ring.
+struct SharedProcess {
+    receives: Arc<SharedReceives>,
+    memory: Arc<Shared>,
+    next: Ring,
+}
+
+impl SharedProcess {
+    fn new() -> Result<Self> {
+        let slots = Slots::for_entries(SLOTS, SLOTS).ok_or(EINVAL)?;
+        let memory = rings::memory(Queue::Receive, slots)?;
+        let ring = RequestRing::new(memory.clone(), Queue::Receive, slots);
+        let sizes = SharedSizes {
+            receives: SLOTS,
+            max_sge: 6,
+        };
+        Ok(Self {
+            receives: SharedReceives::new(QP + 1, ProtectionDomain(1), sizes, Some(ring))?,
+            memory,
+            next: Ring::new(Queue::Receive, slots),
+        })
+    }
+
+    /// Posts a Receive without memory.
+    fn post(&mut self, id: u64) {
+        self.memory
+            .store_64(self.next.offset(), id, Ordering::Relaxed);
+        self.memory
+            .store_16(self.next.flags_offset(), VALID, Ordering::SeqCst);
+        self.next.advance();
+    }
+}
+
+fn shared_receives_are_taken_in_order() -> Result<bool> {
+    let mut process = SharedProcess::new()?;
+    for round in 0..3 {
+        for slot in 0..u64::from(SLOTS) {
+            process.post(round * 10 + slot);
+        }
+        for slot in 0..u64::from(SLOTS) {
+            let request = process.receives.take().ok_or(EINVAL)?;
+            if request.id != round * 10 + slot {
+                return Ok(false);
+            }
+            process.receives.give_back(request);
+        }
+        if process.receives.take().is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn shared_receives_in_progress_are_bounded() -> Result<bool> {
+    let mut process = SharedProcess::new()?;
+    let mut taken = KVec::new();
+    // Each slot is valid again at once.
+    for id in 0..20 {
+        process.post(id);
+        if let Some(request) = process.receives.take() {
+            taken.push(request, GFP_KERNEL)?;
+        }
+    }
+    let bounded = taken.len() == usize::try_from(SLOTS)?;
+    process.receives.give_back(taken.pop().ok_or(EINVAL)?);
+    let one = process.receives.take();
+    Ok(bounded && one.is_some() && process.receives.take().is_none())
+}
+
+fn limit_is_reached_once() -> Result<bool> {
+    let mut process = SharedProcess::new()?;
+    let receives = process.receives.clone();
+    let refused = receives.arm(SLOTS + 1).is_err() && receives.limit() == 0;
+    for id in 0..u64::from(SLOTS) {
+        process.post(id);
+    }
+    receives.arm(2)?;
+    let mut limits = KVec::new();
+    for _ in 0..SLOTS {
+        let request = receives.take().ok_or(EINVAL)?;
+        receives.give_back(request);
+        limits.push(receives.limit(), GFP_KERNEL)?;
+    }
+    // The third one leaves one, which is fewer than two.
+    let once = limits.as_slice() == [2, 2, 0, 0];
+    receives.arm(1)?;
+    let none = receives.take().is_none() && receives.limit() == 1;
+    process.post(9);
+    let last = receives.take().is_some() && receives.limit() == 0;
+    Ok(refused && once && none && last)
+}
+
+fn shared_receive_completes() -> Result<bool> {
+    let mut shared = SharedProcess::new()?;
+    let mut process = Process::sharing(shared.receives.clone())?;
+    let queues = process.queues.clone();
+    let own = queues.take_receive().is_none() && queues.take_shared_receive().is_none();
+    let pd = queues.receive_pd(ProtectionDomain(7)) == ProtectionDomain(1);
+    // More often than there are requests.
+    for id in 0..u64::from(3 * SLOTS) {
+        shared.post(id);
+        let request = queues.take_shared_receive().ok_or(EINVAL)?;
+        queues.complete_receive(request, Status::Success, 0, false, None);
+        if process.completion() != Some((id, 0, 0)) {
+            return Ok(false);
+        }
+    }
+    Ok(own && pd && queues.shared_receives() == Some(SLOTS))
 }
 
 fn owner_is_the_caller() -> Result<bool> {

@@ -14,7 +14,11 @@
 //!
 //! A process can set flags behind the consumer for ever, so each caller limits what it takes.
 
-use super::shared::Shared;
+use super::{
+    mapping::Mapping,
+    shared::Shared,
+    Call, //
+};
 use core::sync::atomic::{
     fence,
     Ordering, //
@@ -29,6 +33,7 @@ use uabi::{
         Cqe,
         Store, //
     },
+    response::MappedRing,
     ring::{
         is_valid,
         Queue,
@@ -40,6 +45,41 @@ use uabi::{
 /// Allocates the memory of a ring, which is charged to the process that calls. Sleeps.
 pub(crate) fn memory(queue: Queue, slots: Slots) -> Result<Arc<Shared>> {
     Shared::new(queue.mmap_len(slots))
+}
+
+/// A ring of requests that a process may map until this is dropped.
+pub(crate) struct UserRing {
+    mapping: Mapping,
+    slots: Slots,
+}
+
+impl UserRing {
+    /// Creates a ring for the process that calls. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The first value is dropped before the context of the process is freed.
+    pub(crate) unsafe fn new(
+        call: Call,
+        queue: Queue,
+        slots: Slots,
+    ) -> Result<(Self, RequestRing)> {
+        let memory = memory(queue, slots)?;
+        // SAFETY: The caller promises it.
+        let mapping = unsafe { Mapping::new(call, memory.clone())? };
+        Ok((
+            Self { mapping, slots },
+            RequestRing::new(memory, queue, slots),
+        ))
+    }
+
+    /// Returns what the process is told of it.
+    pub(crate) fn mapped(&self) -> Result<MappedRing> {
+        Ok(MappedRing {
+            slots: self.slots,
+            offset: self.mapping.offset()?,
+        })
+    }
 }
 
 /// A ring of requests, which this end takes.
@@ -58,7 +98,13 @@ impl RequestRing {
 
     /// Says whether there is a request. May be called in any context.
     pub(crate) fn has_request(&self) -> bool {
-        let flags = self.place.flags_offset();
+        self.has_request_behind(0)
+    }
+
+    /// Says whether there is a request behind this many others, if those are there. May be called
+    /// in any context.
+    pub(crate) fn has_request_behind(&self, others: u32) -> bool {
+        let flags = self.place.flags_offset_ahead(others);
         is_valid(self.memory.load_16(flags, Ordering::Acquire))
     }
 

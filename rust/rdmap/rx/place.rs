@@ -49,6 +49,42 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         placed
     }
 
+    /// Returns how many Receives are to be [posted](Self::post_receive) so that a segment which
+    /// begins with `head` finds one. None if it needs none or has one, if there is no room for as
+    /// many, or if it skips messages over an LLP that keeps the order.
+    ///
+    /// For a caller whose Receives are shared by streams, and are posted to one of them when a
+    /// message needs one.
+    pub fn receives_wanted(&self, head: &[u8]) -> u64 {
+        if self.state != State::Open {
+            return 0;
+        }
+        let Ok((Header { model, .. }, _)) = Header::parse(head) else {
+            return 0;
+        };
+        let Model::Untagged {
+            message: Untagged::Send { .. } | Untagged::Immediate { .. },
+            msn,
+            ..
+        } = model
+        else {
+            return 0;
+        };
+        let Ok(number) = number_of(msn, self.receives.first()) else {
+            return 0;
+        };
+        let behind = number.saturating_add(1);
+        let wanted = behind.saturating_sub(self.receives.next());
+        let held = self.receives.next().saturating_sub(self.receives.first());
+        let room = self.receives.capacity().saturating_sub(held);
+        let most = if O::IN_ORDER { room.min(1) } else { room };
+        if wanted <= most {
+            wanted
+        } else {
+            0
+        }
+    }
+
     fn place(
         &mut self,
         seq: Seq,

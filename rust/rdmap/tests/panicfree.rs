@@ -83,6 +83,11 @@ macro_rules! rx {
             }
 
             /// Forwards.
+            pub fn wanted(this: &This, head: &[u8]) -> u64 {
+                this.receives_wanted(head)
+            }
+
+            /// Forwards.
             pub fn deliver(this: &mut This, memory: &Lookup) -> Result1 {
                 this.placed();
                 this.deliver(memory)

@@ -7,6 +7,7 @@ mod immediate;
 mod reads;
 mod reordered;
 mod sends;
+mod shared;
 mod stream;
 
 use rdmap::atomic::{Atomic, AtomicRequest};

@@ -77,6 +77,9 @@ fuzz_target!(|input: &[u8]| {
         for ring in &mut rings {
             ring.advance();
             assert!(ring.flags_offset() + 8 <= ring.mmap_len());
+            // Where the limit of a shared Receive Queue is looked for.
+            let ahead = ring.flags_offset_ahead(numbers as u32);
+            assert!(ahead % 8 == 0 && ahead + 8 <= ring.mmap_len());
         }
     }
     while !input.is_empty() {
