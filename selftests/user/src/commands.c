@@ -37,6 +37,11 @@ struct verbs {
 		struct ib_uverbs_post_srq_recv post_srq_recv;
 		struct ib_uverbs_poll_cq poll_cq;
 		struct ib_uverbs_req_notify_cq req_notify_cq;
+		struct ib_uverbs_create_srq create_srq;
+		struct ib_uverbs_create_xsrq create_xsrq;
+		struct ib_uverbs_modify_srq modify_srq;
+		struct ib_uverbs_query_srq query_srq;
+		struct ib_uverbs_destroy_srq destroy_srq;
 		__u8 octets[512];
 	};
 };
@@ -149,27 +154,26 @@ struct user_qp {
 	__u32 number;
 };
 
-int user_create_qp(int fd, __u32 pd, __u32 cq, __u32 sends, __u32 receives,
-		   struct user_qp *out)
+/* Events of the queue pair name it by the handle of its completion queue. */
+static int create_qp(int fd, struct verbs *cmd, __u32 pd, __u32 cq, __u32 sends,
+		     struct user_qp *out)
 {
-	struct verbs cmd = {};
 	struct {
 		struct ib_uverbs_create_qp_resp core;
 		struct siw_uresp_create_qp driver;
 	} resp = {};
 	int ret;
 
-	cmd.create_qp.response = (uintptr_t)&resp;
-	cmd.create_qp.pd_handle = pd;
-	cmd.create_qp.send_cq_handle = cq;
-	cmd.create_qp.recv_cq_handle = cq;
-	cmd.create_qp.max_send_wr = sends;
-	cmd.create_qp.max_recv_wr = receives;
-	cmd.create_qp.max_send_sge = SIW_MAX_SGE;
-	cmd.create_qp.max_recv_sge = SIW_MAX_SGE;
-	cmd.create_qp.qp_type = IB_UVERBS_QPT_RC;
-	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_QP,
-			  sizeof(cmd.create_qp), sizeof(resp));
+	cmd->create_qp.response = (uintptr_t)&resp;
+	cmd->create_qp.user_handle = cq;
+	cmd->create_qp.pd_handle = pd;
+	cmd->create_qp.send_cq_handle = cq;
+	cmd->create_qp.recv_cq_handle = cq;
+	cmd->create_qp.max_send_wr = sends;
+	cmd->create_qp.max_send_sge = SIW_MAX_SGE;
+	cmd->create_qp.qp_type = IB_UVERBS_QPT_RC;
+	ret = verbs_write(fd, cmd, IB_USER_VERBS_CMD_CREATE_QP,
+			  sizeof(cmd->create_qp), sizeof(resp));
 	out->handle = resp.core.qp_handle;
 	out->number = resp.core.qpn;
 	out->send.slots = resp.driver.num_sqe;
@@ -177,6 +181,27 @@ int user_create_qp(int fd, __u32 pd, __u32 cq, __u32 sends, __u32 receives,
 	out->receive.slots = resp.driver.num_rqe;
 	out->receive.offset = resp.driver.rq_key;
 	return ret;
+}
+
+int user_create_qp(int fd, __u32 pd, __u32 cq, __u32 sends, __u32 receives,
+		   struct user_qp *out)
+{
+	struct verbs cmd = {};
+
+	cmd.create_qp.max_recv_wr = receives;
+	cmd.create_qp.max_recv_sge = SIW_MAX_SGE;
+	return create_qp(fd, &cmd, pd, cq, sends, out);
+}
+
+/* Its Receives are those of a shared receive queue. */
+int user_create_shared_qp(int fd, __u32 pd, __u32 cq, __u32 sends, __u32 srq,
+			  struct user_qp *out)
+{
+	struct verbs cmd = {};
+
+	cmd.create_qp.is_srq = 1;
+	cmd.create_qp.srq_handle = srq;
+	return create_qp(fd, &cmd, pd, cq, sends, out);
 }
 
 /* To INIT, which is 1, with IB_QP_STATE and IB_QP_ACCESS_FLAGS. */
@@ -192,6 +217,18 @@ int user_init_qp(int fd, __u32 qp, __u32 access)
 			   sizeof(cmd.modify_qp), 0);
 }
 
+/* To ERR, which is 6. */
+int user_fail_qp(int fd, __u32 qp)
+{
+	struct verbs cmd = {};
+
+	cmd.modify_qp.qp_handle = qp;
+	cmd.modify_qp.attr_mask = 1 << 0;
+	cmd.modify_qp.qp_state = 6;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_MODIFY_QP,
+			   sizeof(cmd.modify_qp), 0);
+}
+
 int user_destroy_qp(int fd, __u32 qp)
 {
 	struct verbs cmd = {};
@@ -201,6 +238,123 @@ int user_destroy_qp(int fd, __u32 qp)
 	cmd.destroy_qp.qp_handle = qp;
 	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DESTROY_QP,
 			   sizeof(cmd.destroy_qp), sizeof(resp));
+}
+
+/* What kernel.rs declares as RawSrq. */
+struct user_srq {
+	struct user_ring ring;
+	__u32 handle;
+	__u32 max_wr;
+	__u32 max_sge;
+	__u32 reserved;
+};
+
+int user_create_srq(int fd, __u32 pd, __u32 receives, __u32 max_sge,
+		    __u32 limit, __u64 tag, struct user_srq *out)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_create_srq_resp core;
+		struct siw_uresp_create_srq driver;
+	} resp = {};
+	int ret;
+
+	cmd.create_srq.response = (uintptr_t)&resp;
+	cmd.create_srq.user_handle = tag;
+	cmd.create_srq.pd_handle = pd;
+	cmd.create_srq.max_wr = receives;
+	cmd.create_srq.max_sge = max_sge;
+	cmd.create_srq.srq_limit = limit;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_SRQ,
+			  sizeof(cmd.create_srq), sizeof(resp));
+	out->handle = resp.core.srq_handle;
+	out->max_wr = resp.core.max_wr;
+	out->max_sge = resp.core.max_sge;
+	out->ring.slots = resp.driver.num_rqe;
+	out->ring.offset = resp.driver.srq_key;
+	return ret;
+}
+
+/* One for tag matching, which has a completion queue. */
+int user_create_tag_srq(int fd, __u32 pd, __u32 cq)
+{
+	struct verbs cmd = {};
+	struct {
+		struct ib_uverbs_create_srq_resp core;
+		struct siw_uresp_create_srq driver;
+	} resp = {};
+
+	cmd.create_xsrq.response = (uintptr_t)&resp;
+	cmd.create_xsrq.srq_type = IB_UVERBS_SRQT_TM;
+	cmd.create_xsrq.pd_handle = pd;
+	cmd.create_xsrq.cq_handle = cq;
+	cmd.create_xsrq.max_wr = 1;
+	cmd.create_xsrq.max_sge = 1;
+	cmd.create_xsrq.max_num_tags = 1;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_CREATE_XSRQ,
+			   sizeof(cmd.create_xsrq), sizeof(resp));
+}
+
+/* The mask is of IB_SRQ_MAX_WR, which is 1, and IB_SRQ_LIMIT, which is 2. */
+int user_modify_srq(int fd, __u32 srq, __u32 mask, __u32 receives, __u32 limit)
+{
+	struct verbs cmd = {};
+
+	cmd.modify_srq.srq_handle = srq;
+	cmd.modify_srq.attr_mask = mask;
+	cmd.modify_srq.max_wr = receives;
+	cmd.modify_srq.srq_limit = limit;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_MODIFY_SRQ,
+			   sizeof(cmd.modify_srq), 0);
+}
+
+int user_query_srq(int fd, __u32 srq, __u32 *limit)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_query_srq_resp resp = {};
+	int ret;
+
+	cmd.query_srq.response = (uintptr_t)&resp;
+	cmd.query_srq.srq_handle = srq;
+	ret = verbs_write(fd, &cmd, IB_USER_VERBS_CMD_QUERY_SRQ,
+			  sizeof(cmd.query_srq), sizeof(resp));
+	*limit = resp.srq_limit;
+	return ret;
+}
+
+int user_destroy_srq(int fd, __u32 srq)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_destroy_srq_resp resp = {};
+
+	cmd.destroy_srq.response = (uintptr_t)&resp;
+	cmd.destroy_srq.srq_handle = srq;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DESTROY_SRQ,
+			   sizeof(cmd.destroy_srq), sizeof(resp));
+}
+
+/* What kernel.rs declares as RawAsync. */
+struct user_async {
+	__u64 tag;
+	__u32 kind;
+	__u32 reserved;
+};
+
+/* The next event of the file for those that are of no completion. */
+int user_async_event(int fd, int timeout_ms, struct user_async *out)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+	struct ib_uverbs_async_event_desc event = {};
+	int ret;
+
+	ret = poll(&pollfd, 1, timeout_ms);
+	if (ret <= 0)
+		return ret < 0 ? -errno : -ETIMEDOUT;
+	if (read(fd, &event, sizeof(event)) != sizeof(event))
+		return -errno;
+	out->tag = event.element;
+	out->kind = event.event_type;
+	return 0;
 }
 
 /* What kernel.rs declares as RawMr. */
@@ -307,6 +461,31 @@ int user_post_recv(int fd, __u32 qp, __u64 address, __u32 length, __u32 lkey)
 	in += sizeof(wr);
 	memcpy(cmd.octets + in, &sge, sizeof(sge));
 	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POST_RECV,
+			   in + sizeof(sge), sizeof(resp));
+}
+
+int user_post_srq_recv(int fd, __u32 srq, __u64 address, __u32 length,
+		       __u32 lkey)
+{
+	struct verbs cmd = {};
+	struct ib_uverbs_recv_wr wr = { .num_sge = 1 };
+	struct ib_uverbs_sge sge = {
+		.addr = address,
+		.length = length,
+		.lkey = lkey,
+	};
+	struct ib_uverbs_post_srq_recv_resp resp = {};
+	size_t in = sizeof(cmd.post_srq_recv);
+
+	cmd.post_srq_recv.response = (uintptr_t)&resp;
+	cmd.post_srq_recv.srq_handle = srq;
+	cmd.post_srq_recv.wr_count = 1;
+	cmd.post_srq_recv.sge_count = 1;
+	cmd.post_srq_recv.wqe_size = sizeof(wr);
+	memcpy(cmd.octets + in, &wr, sizeof(wr));
+	in += sizeof(wr);
+	memcpy(cmd.octets + in, &sge, sizeof(sge));
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_POST_SRQ_RECV,
 			   in + sizeof(sge), sizeof(resp));
 }
 

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A ring, as the device answers where it is.
 #[repr(C)]
@@ -51,6 +52,32 @@ pub struct RawQp {
     pub number: u32,
 }
 
+/// A shared receive queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawSrq {
+    /// Its ring.
+    pub ring: RawRing,
+    /// Its handle.
+    pub handle: u32,
+    /// The number of Receives, as it is told.
+    pub max_wr: u32,
+    /// The number of entries of a list, as it is told.
+    pub max_sge: u32,
+    reserved: u32,
+}
+
+/// An event of an object.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawAsync {
+    /// The tag that the object was created with.
+    pub tag: u64,
+    /// Its kind.
+    pub kind: u32,
+    reserved: u32,
+}
+
 /// A memory region.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,13 +109,37 @@ extern "C" {
     fn user_create_cq(fd: c_int, entries: u32, channel: i32, out: *mut RawCq) -> c_int;
     fn user_destroy_cq(fd: c_int, cq: u32) -> c_int;
     fn user_create_qp(fd: c_int, pd: u32, cq: u32, s: u32, r: u32, out: *mut RawQp) -> c_int;
+    fn user_create_shared_qp(
+        fd: c_int,
+        pd: u32,
+        cq: u32,
+        sends: u32,
+        srq: u32,
+        out: *mut RawQp,
+    ) -> c_int;
+    fn user_create_srq(
+        fd: c_int,
+        pd: u32,
+        receives: u32,
+        max_sge: u32,
+        limit: u32,
+        tag: u64,
+        out: *mut RawSrq,
+    ) -> c_int;
+    fn user_create_tag_srq(fd: c_int, pd: u32, cq: u32) -> c_int;
+    fn user_modify_srq(fd: c_int, srq: u32, mask: u32, receives: u32, limit: u32) -> c_int;
+    fn user_query_srq(fd: c_int, srq: u32, limit: *mut u32) -> c_int;
+    fn user_destroy_srq(fd: c_int, srq: u32) -> c_int;
+    fn user_async_event(fd: c_int, timeout_ms: c_int, out: *mut RawAsync) -> c_int;
     fn user_init_qp(fd: c_int, qp: u32, access: u32) -> c_int;
+    fn user_fail_qp(fd: c_int, qp: u32) -> c_int;
     fn user_destroy_qp(fd: c_int, qp: u32) -> c_int;
     fn user_reg_mr(fd: c_int, pd: u32, at: u64, len: u64, access: u32, out: *mut RawMr) -> c_int;
     fn user_dereg_mr(fd: c_int, mr: u32) -> c_int;
     fn user_doorbell(fd: c_int, qp: u32) -> c_int;
     fn user_post_send(fd: c_int, qp: u32, address: u64, length: u32, lkey: u32) -> c_int;
     fn user_post_recv(fd: c_int, qp: u32, address: u64, length: u32, lkey: u32) -> c_int;
+    fn user_post_srq_recv(fd: c_int, srq: u32, address: u64, length: u32, lkey: u32) -> c_int;
     fn user_poll_cq(fd: c_int, cq: u32) -> c_int;
     fn user_req_notify_cq(fd: c_int, cq: u32) -> c_int;
     fn user_cm_create(fd: c_int, id: *mut u32) -> c_int;
@@ -122,8 +173,10 @@ pub const EAGAIN: i32 = 11;
 pub const ENOMEM: i32 = 12;
 pub const EACCES: i32 = 13;
 pub const EFAULT: i32 = 14;
+pub const EBUSY: i32 = 16;
 pub const EINVAL: i32 = 22;
 pub const EOPNOTSUPP: i32 = 95;
+const ETIMEDOUT: i32 = 110;
 
 /// The number of an error.
 pub type Errno = i32;
@@ -139,7 +192,7 @@ fn check(result: c_int) -> Result<(), Errno> {
 #[derive(Debug)]
 pub struct Uverbs {
     file: File,
-    _events: OwnedFd,
+    events: OwnedFd,
 }
 
 impl Uverbs {
@@ -150,10 +203,7 @@ impl Uverbs {
         check(unsafe { user_context(file.as_raw_fd(), &mut events) })?;
         // SAFETY: The kernel has opened it for this process, and nobody else knows it.
         let events = unsafe { OwnedFd::from_raw_fd(events) };
-        Ok(Self {
-            file,
-            _events: events,
-        })
+        Ok(Self { file, events })
     }
 
     fn fd(&self) -> c_int {
@@ -192,7 +242,7 @@ impl Uverbs {
         check(unsafe { user_destroy_cq(self.fd(), cq) })
     }
 
-    /// `CREATE_QP`.
+    /// `CREATE_QP`. The tag of its events is the handle of its completion queue.
     pub fn create_qp(&self, pd: u32, cq: u32, sends: u32, receives: u32) -> Result<RawQp, Errno> {
         let mut qp = RawQp::default();
         // SAFETY: The file is open, and the function writes what `qp` is.
@@ -200,10 +250,78 @@ impl Uverbs {
         Ok(qp)
     }
 
+    /// `CREATE_QP` with a shared receive queue.
+    pub fn create_shared_qp(&self, pd: u32, cq: u32, sends: u32, srq: u32) -> Result<RawQp, Errno> {
+        let mut qp = RawQp::default();
+        // SAFETY: The file is open, and the function writes what `qp` is.
+        check(unsafe { user_create_shared_qp(self.fd(), pd, cq, sends, srq, &mut qp) })?;
+        Ok(qp)
+    }
+
+    /// `CREATE_SRQ`. Its events have the tag.
+    pub fn create_srq(
+        &self,
+        pd: u32,
+        receives: u32,
+        max_sge: u32,
+        limit: u32,
+        tag: u64,
+    ) -> Result<RawSrq, Errno> {
+        let mut srq = RawSrq::default();
+        // SAFETY: The file is open, and the function writes what `srq` is.
+        check(unsafe { user_create_srq(self.fd(), pd, receives, max_sge, limit, tag, &mut srq) })?;
+        Ok(srq)
+    }
+
+    /// `CREATE_XSRQ` of a queue for tag matching.
+    pub fn create_tag_srq(&self, pd: u32, cq: u32) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_create_tag_srq(self.fd(), pd, cq) })
+    }
+
+    /// `MODIFY_SRQ` of what the mask says.
+    pub fn modify_srq(&self, srq: u32, mask: u32, receives: u32, limit: u32) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_modify_srq(self.fd(), srq, mask, receives, limit) })
+    }
+
+    /// `QUERY_SRQ`: the limit.
+    pub fn query_srq(&self, srq: u32) -> Result<u32, Errno> {
+        let mut limit = 0;
+        // SAFETY: The file is open, and the function writes a number.
+        check(unsafe { user_query_srq(self.fd(), srq, &mut limit) })?;
+        Ok(limit)
+    }
+
+    /// `DESTROY_SRQ`.
+    pub fn destroy_srq(&self, srq: u32) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_destroy_srq(self.fd(), srq) })
+    }
+
+    /// Waits for the next event of an object of this context. `None` if none comes.
+    pub fn async_event(&self, limit: Duration) -> Result<Option<RawAsync>, Errno> {
+        let mut event = RawAsync::default();
+        let fd = self.events.as_raw_fd();
+        let timeout_ms = limit.as_millis() as c_int;
+        // SAFETY: The file is open, and the function writes what `event` is.
+        match unsafe { user_async_event(fd, timeout_ms, &mut event) } {
+            0 => Ok(Some(event)),
+            error if -error == ETIMEDOUT => Ok(None),
+            error => Err(-error),
+        }
+    }
+
     /// `MODIFY_QP` to the state INIT.
     pub fn init_qp(&self, qp: u32, access: u32) -> Result<(), Errno> {
         // SAFETY: The file is open.
         check(unsafe { user_init_qp(self.fd(), qp, access) })
+    }
+
+    /// `MODIFY_QP` to the state ERR.
+    pub fn fail_qp(&self, qp: u32) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_fail_qp(self.fd(), qp) })
     }
 
     /// `DESTROY_QP`.
@@ -243,6 +361,18 @@ impl Uverbs {
     pub fn post_recv(&self, qp: u32, address: u64, length: u32, lkey: u32) -> Result<(), Errno> {
         // SAFETY: The file is open.
         check(unsafe { user_post_recv(self.fd(), qp, address, length, lkey) })
+    }
+
+    /// `POST_SRQ_RECV` of a request.
+    pub fn post_srq_recv(
+        &self,
+        srq: u32,
+        address: u64,
+        length: u32,
+        lkey: u32,
+    ) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_post_srq_recv(self.fd(), srq, address, length, lkey) })
     }
 
     /// `POLL_CQ`.

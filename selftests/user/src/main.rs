@@ -23,6 +23,7 @@ mod case;
 mod commands;
 mod connection;
 mod entry;
+mod events;
 mod kernel;
 mod life;
 mod limits;
@@ -32,6 +33,7 @@ mod others;
 mod owners;
 mod regions;
 mod rings;
+mod shared;
 mod transfers;
 mod verbs;
 
@@ -41,7 +43,7 @@ use std::process::ExitCode;
 use case::Outcome;
 use connection::Device;
 
-const TABLES: [case::Table; 8] = [
+const TABLES: [case::Table; 10] = [
     regions::CASES,
     commands::CASES,
     rings::CASES,
@@ -50,6 +52,8 @@ const TABLES: [case::Table; 8] = [
     life::CASES,
     limits::CASES,
     transfers::CASES,
+    events::CASES,
+    shared::CASES,
 ];
 
 fn device() -> Result<Device, String> {
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         ["traffic"] => device().and_then(|device| life::traffic(&device)),
         // What the script runs beside a mount.
         ["kernel-qps"] => device().and_then(|device| owners::kernel(&device)),
+        ["device-goes"] => device().and_then(|device| events::device_goes(&device)),
         ["fills"] => device().and_then(|device| limits::fills(&device)),
         _ => Err("usage: user list|run NAME".into()),
     };

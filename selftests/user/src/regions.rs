@@ -64,13 +64,14 @@ const REMOTE_ATOMIC: u32 = 8;
 const FILE: &str = "/etc/passwd";
 
 /// A mapping of that file, and what the file has.
-struct ReadOnly {
+pub struct ReadOnly {
     memory: Memory,
     before: Vec<u8>,
 }
 
 impl ReadOnly {
-    fn new() -> Result<Self, String> {
+    /// Maps it.
+    pub fn new() -> Result<Self, String> {
         let file = File::open(FILE).map_err(|error| error.to_string())?;
         let memory =
             Memory::of_file(&file, PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
@@ -81,13 +82,14 @@ impl ReadOnly {
     }
 
     /// Registers the mapping, without the right that the device may write there.
-    fn register(&self, context: &Context) -> Result<RawMr, String> {
+    pub fn register(&self, context: &Context) -> Result<RawMr, String> {
         context
             .register(&self.memory, REMOTE_READ)
             .map_err(|errno| format!("REG_MR of a file: errno {errno}"))
     }
 
-    fn sge(&self, mr: RawMr) -> Sge {
+    /// Returns the list entry of its first octets.
+    pub fn sge(&self, mr: RawMr) -> Sge {
         Sge {
             address: self.memory.address(),
             length: 32,
@@ -95,7 +97,8 @@ impl ReadOnly {
         }
     }
 
-    fn is_unchanged(&self) -> Outcome {
+    /// Expects that nobody wrote it.
+    pub fn is_unchanged(&self) -> Outcome {
         let now = fs::read(FILE).map_err(|error| error.to_string())?;
         expect("the file is unchanged", now == self.before)?;
         let mapped = self.memory.octets(0, self.before.len().min(PAGE));

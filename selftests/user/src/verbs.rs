@@ -16,6 +16,7 @@ use crate::kernel::RawCq;
 use crate::kernel::RawMr;
 use crate::kernel::RawQp;
 use crate::kernel::RawRing;
+use crate::kernel::RawSrq;
 use crate::kernel::Uverbs;
 use crate::kernel::PAGE;
 use crate::kernel::READ;
@@ -116,6 +117,7 @@ pub struct Completion {
 
 /// `IBV_WC_SUCCESS`, and the statuses of the format.
 pub const SUCCESS: u16 = 0;
+pub const LOC_LEN: u16 = 1;
 pub const LOC_PROT: u16 = 2;
 pub const LOC_QP_OP: u16 = 3;
 pub const FLUSHED: u16 = 4;
@@ -209,12 +211,63 @@ fn map(uverbs: &Uverbs, ring: RawRing, slot: usize, behind: usize) -> Result<Arc
     Ok(Arc::new(memory))
 }
 
+/// A shared receive queue.
+pub struct Srq {
+    pub context: Context,
+    pub raw: RawSrq,
+    pub ring: Arc<Memory>,
+    next: u32,
+    // Its memory may be written while a queue pair uses it.
+    keeps: Vec<Arc<Buffer>>,
+}
+
+impl Srq {
+    /// The tag of its events.
+    pub const TAG: u64 = 0x5254_5152_5352_5155;
+
+    /// Creates a queue with an event when fewer than `limit` Receives are left.
+    pub fn new(context: &Context, receives: u32, limit: u32) -> Result<Self, String> {
+        let raw = context
+            .uverbs
+            .create_srq(context.pd, receives, 6, limit, Self::TAG);
+        let raw = raw.map_err(|errno| format!("CREATE_SRQ: errno {errno}"))?;
+        Ok(Self {
+            context: context.clone(),
+            raw,
+            ring: map(&context.uverbs, raw.ring, entry::RQE_LEN, 0)?,
+            next: 0,
+            keeps: Vec::new(),
+        })
+    }
+
+    /// Puts an entry into the queue.
+    pub fn post(&mut self, words: [u64; 14]) {
+        let slot = (self.next % self.raw.ring.slots) as usize * entry::RQE_LEN;
+        put(&self.ring, slot, &words);
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Posts a Receive into a buffer that stays until this is dropped.
+    pub fn receive_into(&mut self, id: u64, buffer: &Arc<Buffer>, offset: usize, length: u32) {
+        self.post(entry::receive(id, &[buffer.sge(offset, length)]));
+        self.keeps.push(buffer.clone());
+    }
+}
+
+impl Drop for Srq {
+    fn drop(&mut self) {
+        // It may be gone already, or still be used.
+        let _ = self.context.uverbs.destroy_srq(self.raw.handle);
+    }
+}
+
 /// A queue pair with its completion queue, of both kinds of requests.
 pub struct Qp {
     pub context: Context,
     pub raw: RawQp,
     pub cq: Cq,
     pub send: Arc<Memory>,
+    // Of nothing, if its Receives are those of a shared queue.
     pub receive: Arc<Memory>,
     next_send: u32,
     next_receive: u32,
@@ -234,8 +287,24 @@ impl Qp {
             .uverbs
             .create_qp(context.pd, cq.raw.handle, entries, entries);
         let raw = raw.map_err(|errno| format!("CREATE_QP: errno {errno}"))?;
-        let send = map(&context.uverbs, raw.send, entry::SQE_LEN, 0)?;
         let receive = map(&context.uverbs, raw.receive, entry::RQE_LEN, 0)?;
+        Self::of(context, cq, raw, receive)
+    }
+
+    /// Creates a queue pair with this number of sends, whose Receives are those of a shared queue.
+    pub fn sharing(context: &Context, entries: u32, srq: &Srq) -> Result<Self, String> {
+        let cq = Cq::new(context, 2 * entries)?;
+        let raw =
+            context
+                .uverbs
+                .create_shared_qp(context.pd, cq.raw.handle, entries, srq.raw.handle);
+        let raw = raw.map_err(|errno| format!("CREATE_QP: errno {errno}"))?;
+        let none = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+        Self::of(context, cq, raw, Arc::new(none))
+    }
+
+    fn of(context: &Context, cq: Cq, raw: RawQp, receive: Arc<Memory>) -> Result<Self, String> {
+        let send = map(&context.uverbs, raw.send, entry::SQE_LEN, 0)?;
         let access = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
         context
             .uverbs
