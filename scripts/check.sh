@@ -297,6 +297,9 @@ long() {
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
 	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
+	# An emulated processor would take hours for that.
+	KERNEL=uml-debug settings='LONG_FORMS=yes USER_CASES=processes_are_killed_at_any_time' \
+		gate 'long: iWARP, killed processes, uml-debug' 7200 one_vm 'user-hostile.sh leaks.sh'
 	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, two VMs' 14400 iwarp long_iwarp_pair
 	settings='LONG_FORMS=yes TIMEOUT=6000' gate 'long: iWARP, two VMs, little memory' 7200 \
 		iwarp long_iwarp_memory iwarp-tcp iwarp-tcp --memory 512M --peer-memory 2G

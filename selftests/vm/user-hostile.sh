@@ -4,7 +4,8 @@
 # A hostile process without privileges, on a device in one VM: what it may try with user verbs (selftests/user-threats.tsv) costs
 # itself only. The kernel that looks for faults has its say after each case.
 #
-# USER_CASES= the cases to run, instead of all; USER_LIMIT= seconds for each, instead of 60
+# USER_CASES= the cases to run, instead of all; USER_LIMIT= seconds for each, instead of 60; KILLS= processes that are killed at
+# random, instead of 200, or 10,000 with LONG_FORMS=yes; SEED= when, instead of a number that is printed
 
 . ./lib.sh
 clear_logs
@@ -29,7 +30,14 @@ read -r -a cases <<<"${USER_CASES:-$("$user" list | xargs)}"
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --no-new-privs "$@"; }
 limit=${USER_LIMIT:-60}
 [[ $KERNEL != *debug || -n ${USER_LIMIT:-} ]] || limit=240
-hostile() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" run "$1"; }
+kills=200
+! long_form || kills=10000
+export KILLS=${KILLS:-$kills} SEED=${SEED:-$RANDOM}
+hostile() {
+	local seconds=$limit
+	[ "$1" != processes_are_killed_at_any_time ] || seconds=$((limit + KILLS))
+	DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$seconds" "$user" run "$1"
+}
 
 # A kernel with fault injection fails the allocation that a process names for its own calls. Nothing else fails: no probability is set.
 for fault in /sys/kernel/debug/fail{slab,_page_alloc}; do
@@ -40,7 +48,7 @@ done
 [ ! -d /sys/kernel/debug/fail_page_alloc ] || echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
 
 # Prints which objects there are, and whose.
-left() { for kind in qp cq mr pd cm_id ctx; do rdma resource show "$kind"; done; }
+left() { for kind in qp srq cq mr pd cm_id ctx; do rdma resource show "$kind"; done; }
 nothing_left() {
 	local tries=50
 	while left | grep -q ' pid '; do
@@ -69,6 +77,17 @@ with_traffic() {
 		[ $status -eq 1 ] || { echo "it ends with $status in round $round"; cat /tmp/traffic.log; return 1; }
 		again || return
 	done
+}
+# A process waits for an event of its context when the device goes.
+is_told() {
+	local process tries=200 status=0
+	run_user device-goes >/tmp/device-goes.log 2>&1 &
+	process=$!
+	until grep -qx runs /tmp/device-goes.log; do ((--tries)) || { cat /tmp/device-goes.log; return 1; }; sleep 0.05; done
+	timeout 20 rdma link del $device || return
+	wait $process || status=$?
+	cat /tmp/device-goes.log
+	again && return $status
 }
 # A process has a context and rings of a device that is gone, and then of a module that is gone.
 outlives() {
@@ -127,7 +146,8 @@ qps_go() {
 	while kernel_qps | grep -q .; do ((--tries)) || { rdma resource show qp; return 1; }; sleep 0.1; done
 }
 
-plan $((${#cases[@]} + 9))
+plan $((${#cases[@]} + 11))
+echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
 		skip "$case" "this kernel fails no allocations"
@@ -135,6 +155,7 @@ for case in "${cases[@]}"; do
 		check "$case" hostile "$case"
 	fi
 done
+check "nothing of these processes is left" nothing_left
 check "the kernel has queue pairs on the device" serve
 # Shows T9.
 check "queue pairs of the kernel are not connected by a process" not_of_processes
@@ -144,6 +165,8 @@ check "the kernel has none any more" stop_serving
 check "nothing of a process is left when it has ended" nothing_left
 # Shows T13.
 check "the device goes while processes use it, and comes back" with_traffic rdma link del $device
+# Shows T13.
+check "a process that waits for events is told that the device goes" is_told
 # Shows T13.
 check "the module goes while a process has a context and rings" outlives
 check "nothing of a process is left then" nothing_left

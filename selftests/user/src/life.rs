@@ -3,8 +3,12 @@
 //! Objects and processes that end at any time and in any order.
 
 use std::env;
+use std::io::BufRead;
+use std::io::BufReader;
 use std::process::Command;
 use std::process::Stdio;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,6 +17,7 @@ use std::time::Instant;
 use crate::case::cases;
 use crate::case::expect;
 use crate::case::Outcome;
+use crate::connection::connect;
 use crate::connection::pair;
 use crate::connection::Device;
 use crate::connection::End;
@@ -21,6 +26,9 @@ use crate::kernel::PAGE;
 use crate::numbers::Numbers;
 use crate::regions::works;
 use crate::verbs::Buffer;
+use crate::verbs::Context;
+use crate::verbs::Qp;
+use crate::verbs::Srq;
 use crate::verbs::LOCAL_WRITE;
 use crate::verbs::REMOTE_READ;
 use crate::verbs::REMOTE_WRITE;
@@ -37,6 +45,8 @@ const LEN: usize = 16 * PAGE;
 struct Traffic {
     client: End,
     server: End,
+    // Where Receives of the server are, if not in a queue of its own.
+    srq: Option<Srq>,
     own: Arc<Buffer>,
     other: Arc<Buffer>,
 }
@@ -44,11 +54,26 @@ struct Traffic {
 impl Traffic {
     fn new(device: &Device) -> Result<Self, String> {
         let (client, server) = pair(device, 32)?;
+        Self::over(client, server, None)
+    }
+
+    /// Makes one whose server takes Receives from a shared queue.
+    fn sharing(device: &Device) -> Result<Self, String> {
+        let context = Context::open(&device.name)?;
+        let srq = Srq::new(&context, 32, 1)?;
+        let server = Qp::sharing(&context, 32, &srq)?;
+        let client = Qp::new(&Context::open(&device.name)?, 32)?;
+        let (client, server) = connect(device, client, server)?;
+        Self::over(client, server, Some(srq))
+    }
+
+    fn over(client: End, server: End, srq: Option<Srq>) -> Result<Self, String> {
         let own = Arc::new(client.qp.context.buffer(LEN, ALL)?);
         let other = Arc::new(server.qp.context.buffer(LEN, ALL)?);
         Ok(Self {
             client,
             server,
+            srq,
             own,
             other,
         })
@@ -59,7 +84,10 @@ impl Traffic {
         let (key, offset) = (self.other.mr.rkey, self.other.memory.address());
         let all = [self.own.sge(0, LEN as u32)];
         let receive = entry::receive(1, &[self.other.sge(0, LEN as u32)]);
-        self.server.qp.post_receive(receive);
+        match &mut self.srq {
+            Some(srq) => srq.post(receive),
+            None => self.server.qp.post_receive(receive),
+        }
         self.client
             .qp
             .put(entry::rdma(2, entry::WRITE, &all, key, offset));
@@ -74,13 +102,17 @@ impl Traffic {
 // Shows T12.
 fn objects_go_in_any_order(device: &Device) -> Outcome {
     let mut numbers = Numbers::new(12);
-    for _ in 0..30 {
-        let mut traffic = Traffic::new(device)?;
+    for round in 0..30 {
+        let mut traffic = if round % 2 == 0 {
+            Traffic::new(device)?
+        } else {
+            Traffic::sharing(device)?
+        };
         for _ in 0..numbers.below(8) {
             traffic.post();
         }
         thread::sleep(Duration::from_micros(numbers.below(3000)));
-        let mut order: Vec<u32> = (0..10).collect();
+        let mut order: Vec<u32> = (0..11).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, numbers.below(last as u64 + 1) as usize);
         }
@@ -92,6 +124,10 @@ fn objects_go_in_any_order(device: &Device) -> Outcome {
             let (end, buffer) = (ends[what as usize % 2], buffers[what as usize % 2]);
             let uverbs = &end.qp.context.uverbs;
             let _ = match what / 2 {
+                5 => match &traffic.srq {
+                    Some(srq) => srq.context.uverbs.destroy_srq(srq.raw.handle),
+                    None => Ok(()),
+                },
                 0 => uverbs.dereg_mr(buffer.mr.handle),
                 1 => uverbs.destroy_qp(end.qp.raw.handle),
                 2 => uverbs.destroy_cq(end.qp.cq.raw.handle),
@@ -109,7 +145,11 @@ fn objects_go_in_any_order(device: &Device) -> Outcome {
 /// soon as requests were carried out.
 pub fn traffic(device: &Device) -> Outcome {
     for connection in 0.. {
-        let mut traffic = Traffic::new(device)?;
+        let mut traffic = if connection % 2 == 0 {
+            Traffic::new(device)?
+        } else {
+            Traffic::sharing(device)?
+        };
         for round in 0..20 {
             traffic.post();
             for _ in 0..3 {
@@ -125,21 +165,28 @@ pub fn traffic(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// `KILLS` says how many, instead of 20.
-// Shows T12.
-fn processes_are_killed_at_any_time(device: &Device) -> Outcome {
-    let kills = env::var("KILLS").ok().and_then(|kills| kills.parse().ok());
-    let seed = std::process::id().into();
-    println!("the seed is {seed}");
-    let mut numbers = Numbers::new(seed);
+/// Processes that are killed at the same time.
+const VICTIMS: u64 = 4;
+
+/// Kills processes, one after the other. `at_work` counts those that had requests carried out.
+fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    for _ in 0..kills.unwrap_or(20) {
+    for _ in 0..kills {
         let mut process = Command::new(&program)
             .arg("traffic")
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| error.to_string())?;
-        thread::sleep(Duration::from_millis(numbers.below(300)));
+        // Half of them are still making their objects, whatever the pace of the machine is.
+        let mut line = String::new();
+        if numbers.below(2) == 0 {
+            let output = process.stdout.take().ok_or("no output")?;
+            let read = BufReader::new(output).read_line(&mut line);
+            read.map_err(|error| error.to_string())?;
+            expect(&format!("{line:?} says that it runs"), line == "runs\n")?;
+            at_work.fetch_add(1, Ordering::Relaxed);
+        }
+        thread::sleep(Duration::from_micros(numbers.below(60_000)));
         let start = Instant::now();
         process
             .kill()
@@ -148,5 +195,36 @@ fn processes_are_killed_at_any_time(device: &Device) -> Outcome {
         expect("it did not end by itself", status.code().is_none())?;
         expect("it is gone in time", start.elapsed() < END)?;
     }
+    Ok(())
+}
+
+/// `KILLS` says how many, instead of 20, and `SEED` when.
+// Shows T12.
+fn processes_are_killed_at_any_time(device: &Device) -> Outcome {
+    let number = |name| env::var(name).ok().and_then(|number| number.parse().ok());
+    let kills: u64 = number("KILLS").unwrap_or(20);
+    let seed = number("SEED").unwrap_or(std::process::id().into());
+    println!("the seed is {seed}");
+    let at_work = AtomicU64::new(0);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let killers: Vec<_> = (0..VICTIMS)
+            .map(|killer| {
+                let share = (kills + killer) / VICTIMS;
+                let numbers = Numbers::new(seed.wrapping_mul(VICTIMS).wrapping_add(killer + 1));
+                let at_work = &at_work;
+                scope.spawn(move || kill_some(share, numbers, at_work))
+            })
+            .collect();
+        let ends = killers.into_iter().map(|killer| killer.join());
+        let ends = ends.map(|end| end.map_err(|_| "a killer panics".to_owned())?);
+        // All of them are waited for.
+        ends.fold(Ok(()), Outcome::and)
+    })?;
+    let at_work = at_work.load(Ordering::Relaxed);
+    println!(
+        "{kills} were killed in {} s, {at_work} of them at work",
+        start.elapsed().as_secs()
+    );
     works(device)
 }
