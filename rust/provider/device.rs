@@ -165,6 +165,7 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         destroy_cq: Some(cq::destroy),
         destroy_qp: Some(qp::Operations::<D>::destroy),
         destroy_srq: Some(srq::Operations::<D>::destroy),
+        disassociate_ucontext: Some(user::disassociate),
         get_dma_mr: Some(region::Operations::<D>::dma),
         get_hw_stats: Some(port::Operations::<D>::stats),
         get_port_immutable: Some(port::Operations::<D>::immutable),
@@ -200,7 +201,6 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     if user::is_offered() {
         operations.alloc_ucontext = Some(user::alloc_context);
         operations.dealloc_ucontext = Some(user::dealloc_context);
-        operations.disassociate_ucontext = Some(user::disassociate);
         operations.mmap = Some(user::mapping::map);
         operations.mmap_free = Some(user::mapping::free);
         operations.size_ib_ucontext = size_of::<cbindings::ib_ucontext>();

@@ -182,7 +182,8 @@ pub(crate) unsafe extern "C" fn dealloc_context(_: *mut cbindings::ib_ucontext) 
 
 /// `disassociate_ucontext`: the device goes, and the process keeps its file and its mappings. Those
 /// are pages that have references of their own. Without this function the device would wait for the
-/// process.
+/// process. A device that processes may not use has it as well: the core moves only those that have
+/// it to another network namespace.
 ///
 /// # Safety
 ///
