@@ -171,7 +171,7 @@ const VICTIMS: u64 = 4;
 /// Kills processes, one after the other. `at_work` counts those that had requests carried out.
 fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    for _ in 0..kills {
+    for kill in 0..kills {
         let mut process = Command::new(&program)
             .arg("traffic")
             .stdout(Stdio::piped())
@@ -192,8 +192,12 @@ fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
             .kill()
             .map_err(|error| format!("it has ended itself: {error}"))?;
         let status = process.wait().map_err(|error| error.to_string())?;
+        let took = start.elapsed();
         expect("it did not end by itself", status.code().is_none())?;
-        expect("it is gone in time", start.elapsed() < END)?;
+        expect(
+            &format!("process {kill} of {kills} is gone in time, and not after {took:?}"),
+            took < END,
+        )?;
     }
     Ok(())
 }
