@@ -5,10 +5,7 @@
 pub mod connection;
 mod send_queue;
 
-use super::{
-    log::RateLimit,
-    send_policy::Signalling, //
-};
+use super::send_policy::Signalling;
 use kernel::{
     prelude::*,
     time::{
@@ -17,6 +14,7 @@ use kernel::{
     }, //
 };
 use rdma::{
+    rate_limit::RateLimit,
     NextSend,
     SqCredits, //
 };
@@ -176,7 +174,7 @@ fn credits_come_back() -> Result<bool> {
 
 fn ten_lines_are_logged() -> Result<bool> {
     let limit = RateLimit::new();
-    let lines = |now| (0..100).filter(|_| limit.allows(now).is_some()).count();
+    let lines = |now| (0..100).filter(|_| limit.allows_at(now).is_some()).count();
     let begin = RateLimit::INTERVAL_NS * 3;
     let first = lines(begin) + lines(begin + RateLimit::INTERVAL_NS - 1);
     let second = lines(begin + RateLimit::INTERVAL_NS);
@@ -187,9 +185,9 @@ fn ten_lines_are_logged() -> Result<bool> {
 fn left_out_lines_are_counted() -> Result<bool> {
     let limit = RateLimit::new();
     let begin = RateLimit::INTERVAL_NS * 3;
-    let none = (0..RateLimit::LINES).all(|_| limit.allows(begin) == Some(0));
-    let left_out = (0..7).all(|_| limit.allows(begin).is_none());
+    let none = (0..RateLimit::LINES).all(|_| limit.allows_at(begin) == Some(0));
+    let left_out = (0..7).all(|_| limit.allows_at(begin).is_none());
     let next = begin + RateLimit::INTERVAL_NS;
-    let reported = limit.allows(next) == Some(7) && limit.allows(next) == Some(0);
+    let reported = limit.allows_at(next) == Some(7) && limit.allows_at(next) == Some(0);
     Ok(none && left_out && reported)
 }

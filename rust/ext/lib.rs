@@ -16,6 +16,7 @@
 //! | `borrowed.rs` | memory that others own |
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
+//! | `rate_limit.rs` | a limit of lines in the log |
 //! | `trace.rs` | how trace events identify things |
 //! | `ktap.rs` | the harness of tests in the kernel |
 
@@ -33,5 +34,6 @@ pub mod ktap;
 pub mod lock;
 pub mod memory;
 pub mod net;
+pub mod rate_limit;
 pub mod trace;
 pub mod work;

@@ -83,7 +83,8 @@ pub use cq::WcStatus;
 pub use ext::{
     addr,
     errno,
-    memory, //
+    memory,
+    rate_limit, //
 };
 pub use handler::{
     Context,
