@@ -17,7 +17,7 @@
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
 //! | `rate_limit.rs` | a limit of lines in the log |
-//! | `trace.rs` | how trace events identify things |
+//! | `trace.rs` | trace events as functions, and how they identify things |
 //! | `ktap.rs` | the harness of tests in the kernel |
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Identifiers in trace events and the log. The numbers are those that `rdma resource` and the
-//! events of other subsystems show.
+//! Trace events as safe functions, and identifiers in them and in the log. The numbers are those
+//! that `rdma resource` and the events of other subsystems show.
 
 use kernel::prelude::*;
 
@@ -47,4 +47,51 @@ pub struct Peer<'a> {
     pub addr: &'a CStr,
     /// Its port.
     pub port: &'a CStr,
+}
+
+/// Defines events: each is a module of that name with the functions `is_on` and `emit`. The
+/// arguments of the C function follow the arrow. The crate names `cbindings`.
+#[macro_export]
+macro_rules! events {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),* $(,)?) => ($($value:expr),* $(,)?);)*) => {$(
+        $(#[$doc])*
+        pub mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            /// Returns whether the event is being recorded.
+            #[inline(always)]
+            pub fn is_on() -> bool {
+                #[cfg(CONFIG_TRACEPOINTS)]
+                ::kernel::macros::paste! {
+                    // SAFETY: C defines the trace point of that name, a static with such a
+                    // key.
+                    unsafe {
+                        ::kernel::jump_label::static_branch_unlikely!(
+                            ::cbindings::[<__tracepoint_ $name>],
+                            ::kernel::bindings::tracepoint,
+                            key
+                        )
+                    }
+                }
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                false
+            }
+
+            /// Records the event.
+            #[cold]
+            #[inline(never)]
+            pub fn emit($($argument: $type),*) {
+                #[cfg(CONFIG_TRACEPOINTS)]
+                ::kernel::macros::paste! {
+                    // SAFETY: C only copies from the pointers among the arguments during the call.
+                    // They come from references: strings end with a NUL, and an address has the
+                    // length of the longest one.
+                    unsafe { ::cbindings::[<rust_do_trace_ $name>]($($value),*) };
+                }
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                let _ = ($($argument,)*);
+            }
+        }
+    )*};
 }

@@ -3,7 +3,6 @@
 //! Events of the client.
 
 use crate::{
-    events,
     small,
     word,
     CompletionId,
@@ -11,7 +10,10 @@ use crate::{
     RegionInfo,
     TaskId, //
 };
-use ext::addr::SockAddr;
+use ext::{
+    addr::SockAddr,
+    events, //
+};
 use kernel::prelude::*;
 
 /// The way in which the argument or result of a Call is transferred.

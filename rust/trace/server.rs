@@ -3,12 +3,14 @@
 //! Events of the server.
 
 use crate::{
-    events,
     small,
     word,
     CompletionId, //
 };
-use ext::addr::SockAddr;
+use ext::{
+    addr::SockAddr,
+    events, //
+};
 use kernel::prelude::*;
 
 events! {
