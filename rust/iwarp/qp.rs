@@ -71,7 +71,6 @@ use provider::{
         QueuePair, //
     },
     new_worker,
-    queue::QpEvent,
     region,
     work,
     wr::Status, //
@@ -377,15 +376,6 @@ impl<L: Llp> Qp<L> {
             Phase::Established(stream, token) => {
                 if let (Some(code), Some(id)) = (stream.terminated(), token.id()) {
                     Self::log(this, code, id);
-                }
-                if this.queues.is_of_process() {
-                    let event = match this.queues.has_overrun() {
-                        true => Some(QpEvent::Fatal),
-                        false => stream.event(),
-                    };
-                    if let Some(event) = event {
-                        this.queues.report(event);
-                    }
                 }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Everything that was posted so far completes before iw_cm learns of the end.

@@ -223,9 +223,22 @@ impl<O: EstablishedConn> Stream<O> {
         self.send(shared, memory).is_ok() && self.tx.is_over()
     }
 
-    /// Returns the event that a process gets of the end of the stream, if that is an error of
+    /// Returns whether the peer exceeded a time limit.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.conn.has_timed_out()
+    }
+
+    /// Returns the time in milliseconds after which to poll, even without an event.
+    pub(crate) fn poll_after_ms(&self) -> Option<u32> {
+        self.conn.poll_after_ms()
+    }
+
+    /// Returns the event that the consumer gets of the end of the stream, if that is an error of
     /// either side. It has one of the peer's Terminate already.
-    pub(crate) fn event(&self) -> Option<QpEvent> {
+    fn event(&self, queues: &Queues) -> Option<QpEvent> {
+        if queues.has_overrun() {
+            return Some(QpEvent::Fatal);
+        }
         Some(match self.tx.fault()?.cause {
             fault::Cause::Local | fault::Cause::Llp(_) => QpEvent::Fatal,
             fault::Cause::Peer(
@@ -237,18 +250,12 @@ impl<O: EstablishedConn> Stream<O> {
         })
     }
 
-    /// Returns whether the peer exceeded a time limit.
-    pub(crate) fn has_timed_out(&self) -> bool {
-        self.conn.has_timed_out()
-    }
-
-    /// Returns the time in milliseconds after which to poll, even without an event.
-    pub(crate) fn poll_after_ms(&self) -> Option<u32> {
-        self.conn.poll_after_ms()
-    }
-
-    /// Ends the stream: all its requests are completed. Returns the connection.
+    /// Ends the stream: the consumer gets an event if that is an error, and all its requests are
+    /// completed. Returns the connection.
     pub(crate) fn end(mut self, queues: &Queues) -> O {
+        if let Some(event) = self.event(queues) {
+            queues.report(event);
+        }
         if let Some(closed) = self.rx.close() {
             self.tx.close(closed);
         }

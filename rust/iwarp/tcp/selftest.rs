@@ -18,6 +18,7 @@ use kernel::time::{
 };
 use provider::{
     driver::Regions,
+    queue::QpEvent,
     region::AccessFlags,
     selftest::{
         Consumer,
@@ -84,6 +85,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "neither an FPDU with a wrong CRC is placed nor one behind it, and the peer is told",
         wrong_crc_places_nothing,
+    ),
+    (
+        "a consumer learns by an event that its stream failed, and which kind of error that is",
+        failures_are_events,
     ),
     // Shows X6.3-2, X6.4-1, X7-2.
     (
@@ -476,6 +481,55 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     let terminated = code == Some(Code::new(2, 0, 2));
     let counted = bench.shared.counters.get(Count::BadCrc) == 1;
     Ok(placed && over && terminated && counted && target.octets() == Ok(expected))
+}
+
+/// Returns the event of a stream that ends after its peer has done that.
+fn event_after(
+    with_crc: bool,
+    peer_does: impl FnOnce(&mut Bench) -> Result,
+) -> Result<Option<QpEvent>> {
+    let mut bench = Bench::with_crc(&SETTINGS, None, with_crc)?;
+    peer_does(&mut bench)?;
+    for _ in 0..PATIENCE_MS {
+        if matches!(bench.round(), StreamProgress::Over { .. }) {
+            let Bench {
+                stream, consumer, ..
+            } = bench;
+            drop(stream.end(&consumer.queues));
+            return Ok(consumer.event());
+        }
+        pause();
+    }
+    Err(EAGAIN)
+}
+
+fn failures_are_events() -> Result<bool> {
+    let mut wrong_crc = write_of(1, 0, b"bad.")?;
+    wrong_crc[19] ^= 1;
+    let unknown_stag = write_of(0x1234_5678, 0, b"none")?;
+    let (early_read, terminate) = ([0; 28], [0; 4]);
+    let events = [
+        event_after(true, |bench| bench.peer_sends(&wrong_crc))?,
+        event_after(false, |bench| bench.peer_sends(&unknown_stag))?,
+        event_after(false, |bench| {
+            bench.peer_sends_untagged(Untagged::ReadRequest, 7, &early_read)
+        })?,
+        event_after(false, |bench| {
+            bench.peer_sends_untagged(Untagged::Terminate, 1, &terminate)
+        })?,
+        event_after(false, |bench| {
+            bench.peer.shutdown();
+            Ok(())
+        })?,
+    ];
+    let due = [
+        Some(QpEvent::Fatal),
+        Some(QpEvent::AccessError),
+        Some(QpEvent::RequestError),
+        Some(QpEvent::Fatal),
+        None,
+    ];
+    Ok(events == due)
 }
 
 fn immediate_data_is_received() -> Result<bool> {

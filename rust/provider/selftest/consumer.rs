@@ -8,6 +8,7 @@ use crate::{
     cq::CompletionQueue,
     driver::Regions,
     queue::{
+        QpEvent,
         QueueSizes,
         Queues, //
     },
@@ -29,11 +30,16 @@ use core::{
     ptr::{
         null_mut,
         NonNull, //
+    },
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
     }, //
 };
 use ext::borrowed::Piece;
 use kernel::{
     alloc::KVVec,
+    ffi,
     prelude::*,
     sync::Arc, //
 };
@@ -57,6 +63,21 @@ pub struct Consumer {
     pub queues: Arc<Queues>,
     cq: Arc<CompletionQueue>,
     shared: Option<Arc<SharedReceives>>,
+    // A count of eight bits for each type of event.
+    events: KBox<AtomicU32>,
+    _ib_qp: KBox<cbindings::ib_qp>,
+}
+
+/// Counts an event of a queue pair.
+///
+/// # Safety
+///
+/// For [`Queues::report`] only, with the counts of a [`Consumer`] as context.
+unsafe extern "C" fn count_event(event: *mut cbindings::ib_event, context: *mut ffi::c_void) {
+    // SAFETY: The caller passes an event, and the context of the queue pair, whose counts stay
+    // until `detach`.
+    let (event, counts) = unsafe { ((*event).event, &*context.cast::<AtomicU32>()) };
+    counts.fetch_add(1 << (8 * event.min(3)), Ordering::Relaxed);
 }
 
 impl Consumer {
@@ -91,7 +112,34 @@ impl Consumer {
         };
         let all = shared.clone();
         let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true, None, all)?;
-        Ok(Self { queues, cq, shared })
+        let events = KBox::new(AtomicU32::new(0), GFP_KERNEL)?;
+        let mut ib_qp = KBox::new(cbindings::ib_qp::default(), GFP_KERNEL)?;
+        ib_qp.event_handler = Some(count_event);
+        ib_qp.qp_context = core::ptr::from_ref(&*events).cast_mut().cast();
+        // SAFETY: `drop` calls `detach`.
+        unsafe { queues.attach(NonNull::from(&mut *ib_qp), 1) };
+        Ok(Self {
+            queues,
+            cq,
+            shared,
+            events,
+            _ib_qp: ib_qp,
+        })
+    }
+
+    /// Returns the event that was reported. [`None`] if it was none or more than one.
+    pub fn event(&self) -> Option<QpEvent> {
+        let one = |event: cbindings::ib_event_type| 1 << (8 * event);
+        match self.events.load(Ordering::Relaxed) {
+            all if all == one(cbindings::ib_event_type_IB_EVENT_QP_FATAL) => Some(QpEvent::Fatal),
+            all if all == one(cbindings::ib_event_type_IB_EVENT_QP_REQ_ERR) => {
+                Some(QpEvent::RequestError)
+            }
+            all if all == one(cbindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR) => {
+                Some(QpEvent::AccessError)
+            }
+            _ => None,
+        }
     }
 
     /// Posts a Send of `length` octets.
@@ -193,6 +241,12 @@ impl Consumer {
         };
         let length = pages.len().checked_mul(PAGE).ok_or(EINVAL)?;
         Ok(register(regions, &pages, length, access)?.1)
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.queues.detach();
     }
 }
 
