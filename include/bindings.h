@@ -58,6 +58,7 @@
 #include <rdma/rdma_netlink.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "iwarp_trace.h"
 #include "rpcrdma_trace.h"
 
 static const gfp_t RUST_CONST_HELPER_GFP_NOIO = GFP_NOIO;

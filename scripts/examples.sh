@@ -47,7 +47,7 @@ examples() {
 
 total=0
 for crate in rdma sunrpc trace; do examples rust/$crate/lib.o rust/server/lib.o -Funsafe_code; done
-for crate in provider socket; do examples rust/$crate/lib.o rust/iwarp/main.o -Funsafe_code; done
+for crate in iwtrace provider socket; do examples rust/$crate/lib.o rust/iwarp/main.o -Funsafe_code; done
 # Only the wrappers name this one.
 examples rust/ext/lib.o rust/rdma/lib.o
 echo "$total examples compile"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Fails unless a trace point of the module costs one NOP where it is off, and unless each is recorded somewhere.
+"""Fails unless a trace point of the modules costs one NOP where it is off, and unless each is recorded somewhere.
 
-    scripts/tracepoints.py rpcrdma.ko
+    scripts/tracepoints.py rpcrdma.ko iwarp.ko
 
 The compiler notes in __jump_table each place that a static key patches: where the place is, where it jumps to when the key is on, and
 the key. In the module as it is on disk, the key is off.
@@ -36,8 +36,7 @@ def jump_table(module):
                 entry = {}
 
 
-def main():
-    module = sys.argv[1]
+def judge(module):
     content = open(module, "rb").read()
     offsets = {}
     for line in lines("readelf", "--section-headers", "--wide", module):
@@ -56,7 +55,8 @@ def main():
     wrong += [f"{name}: nothing records it" for name, places in sorted(found.items()) if not places]
     if wrong or not found:
         sys.exit("\n".join(wrong) or f"{module} has no trace points")
-    print(f"{len(found)} trace points, recorded in {sum(found.values())} places, each of which is a NOP")
+    print(f"{module}: {len(found)} trace points, recorded in {sum(found.values())} places, each of which is a NOP")
 
 
-main()
+for module in sys.argv[1:]:
+    judge(module)

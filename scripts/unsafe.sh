@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../rust" || exit
 failed=0
 
 # The foundation of both modules, the wrappers of rpcrdma.ko, and those of iwarp.ko.
-wrappers=(cbindings ext rdma sunrpc trace provider socket)
+wrappers=(cbindings ext rdma sunrpc trace iwtrace provider socket)
 others=()
 for crate in "${wrappers[@]}"; do others+=(-not -path "./$crate/*"); done
 
@@ -44,10 +44,11 @@ expected=$(sort <<-'END'
 	ext/lib: cbindings
 	iwarp/cbindings:
 	iwarp/ext: cbindings
-	iwarp/main: rdmap provider socket
+	iwarp/main: rdmap iwtrace provider socket
+	iwtrace/lib: cbindings ext
 	main: rdma sunrpc client server
 	proto/lib:
-	provider/lib: cbindings ext uabi
+	provider/lib: cbindings ext uabi iwtrace
 	rdma/lib: cbindings ext
 	rdmap/lib:
 	server/lib: proto rdma sunrpc trace endpoint

@@ -41,7 +41,7 @@ rm -rf "$work/tree"
 mkdir -p "$work/tree"
 cd "$top"
 cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap rust/uabi selftests/fuzz selftests/peer selftests/user \
-	rust/{client,server}/cause.rs rust/endpoint/causes.rs docs/troubleshooting.md # a test of proto has these
+	rust/{client,server}/cause.rs rust/endpoint/causes.rs docs/troubleshooting.md rust/iwarp/end_reason.rs docs/iwarp.md # tests have these
 
 # The tool, of the newest version that Debian's cargo can build, once for all checkouts.
 version=26.0.0

@@ -4,8 +4,8 @@
 //! macros.
 //!
 //! Both modules are built with this crate. Only `ext` and the crates that wrap a subsystem may name
-//! it: `rdma`, `sunrpc`, `trace`, `provider` and `socket`. They wrap what they need in types whose
-//! use is safe; no generated name appears in their public signatures.
+//! it: `rdma`, `sunrpc`, `trace`, `iwtrace`, `provider` and `socket`. They wrap what they need in
+//! types whose use is safe; no generated name appears in their public signatures.
 //!
 //! The helpers are in three files: what both modules call is in `helpers/common.c`, which `ext` may
 //! use; a module that named a helper of the other one could not be linked.

@@ -8,6 +8,7 @@ use crate::llp::{
     Active, //
 };
 use crate::prelude::*;
+use iwtrace::QpId;
 use provider::cm::CmId;
 use rdmap::cm;
 
@@ -26,6 +27,7 @@ pub(crate) struct Connecting<L: Llp> {
     since: Instant<Monotonic>,
     // The error, if it failed.
     error: Option<ConnectError>,
+    endpoints: Endpoints,
     token: cm::Connecting<ConnId>,
 }
 
@@ -45,6 +47,7 @@ impl<L: Llp> Connecting<L> {
             active,
             since: Instant::now(),
             error: None,
+            endpoints,
             token: cm::Connecting::new(ConnId {
                 id,
                 endpoints,
@@ -78,19 +81,25 @@ impl<L: Llp> Connecting<L> {
         queues: &Queues,
     ) -> Option<Connected<L>> {
         let this = KBox::into_inner(self);
-        let failed = |token: cm::Connecting<ConnId>, error: cm::ConnectError<'_>| {
+        let endpoints = this.endpoints;
+        let failed = |token: cm::Connecting<ConnId>, error: cm::ConnectError<'_>, reason| {
             shared.counters.add(Count::ConnectFailed);
+            let Endpoints { local, peer } = endpoints;
+            iwtrace::event!(iwarp_connect_err(queues.id(), local, peer, reason));
             token.reply(Err(error));
             None
         };
         if let Some(error) = this.error {
             this.active.abort();
-            let error = match error {
-                ConnectError::Refused => cm::ConnectError::Refused(cm::PrivateData::default()),
-                ConnectError::Reset => cm::ConnectError::Reset,
-                ConnectError::TimedOut => cm::ConnectError::TimedOut,
+            let (error, reason) = match error {
+                ConnectError::Refused => (
+                    cm::ConnectError::Refused(cm::PrivateData::default()),
+                    c"refused",
+                ),
+                ConnectError::Reset => (cm::ConnectError::Reset, c"reset"),
+                ConnectError::TimedOut => (cm::ConnectError::TimedOut, c"timed out"),
             };
-            return failed(this.token, error);
+            return failed(this.token, error, reason);
         }
         let (stream, reads, private_data) = match this.active.into_reply() {
             llp::ConnectReply::Accepted {
@@ -101,18 +110,21 @@ impl<L: Llp> Connecting<L> {
             llp::ConnectReply::Rejected(private_data) => {
                 let private_data =
                     cm::PrivateData::new(private_data.as_slice()).unwrap_or_default();
-                return failed(this.token, cm::ConnectError::Refused(private_data));
+                let error = cm::ConnectError::Refused(private_data);
+                return failed(this.token, error, c"rejected by the consumer of the peer");
             }
-            llp::ConnectReply::Invalid => return failed(this.token, cm::ConnectError::Reset),
+            llp::ConnectReply::Invalid => {
+                return failed(this.token, cm::ConnectError::Reset, c"invalid reply");
+            }
             llp::ConnectReply::NoMemory => {
                 shared.counters.add(Count::NoMemory);
-                return failed(this.token, cm::ConnectError::Reset);
+                return failed(this.token, cm::ConnectError::Reset, c"no memory");
             }
         };
         let boxed = stream.and_then(|stream| Ok(KBox::new(stream, GFP_KERNEL)?));
         let Ok(stream) = boxed else {
             shared.counters.add(Count::NoMemory);
-            return failed(this.token, cm::ConnectError::Reset);
+            return failed(this.token, cm::ConnectError::Reset, c"no memory");
         };
         let token = this.token.reply(Ok(cm::Reply {
             ird: cm::clamp_reads(reads.ird),
@@ -120,15 +132,24 @@ impl<L: Llp> Connecting<L> {
             private_data: cm::PrivateData::new(private_data.as_slice()).unwrap_or_default(),
         }))?;
         shared.counters.add(Count::Connected);
+        note_established(queues.id(), endpoints, reads);
         Some((stream, token))
     }
 
     /// Ends the attempt when the consumer does not want it any more. A reset is reported.
-    pub(crate) fn abort(self: KBox<Self>) {
+    pub(crate) fn abort(self: KBox<Self>, queues: &Queues) {
         let this = KBox::into_inner(self);
+        let (Endpoints { local, peer }, reason) = (this.endpoints, c"given up by the consumer");
+        iwtrace::event!(iwarp_connect_err(queues.id(), local, peer, reason));
         this.active.abort();
         drop(this.token);
     }
+}
+
+/// Traces a connection that is established, on either side.
+pub(crate) fn note_established(qp: QpId, ends: Endpoints, reads: ReadLimits) {
+    let (Endpoints { local, peer }, ReadLimits { ird, ord }) = (ends, reads);
+    iwtrace::event!(iwarp_established(qp, local, peer, ird, ord));
 }
 
 /// An id, with the parameters of its events.

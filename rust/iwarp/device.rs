@@ -73,6 +73,8 @@ impl<L: Llp> Driver for Device<L> {
         id: CmId,
     ) -> Result {
         let net = netdev.net()?;
+        let Endpoints { local, peer } = endpoints;
+        iwtrace::event!(iwarp_connect(qp.id(), local, peer));
         Qp::connect(qp, |events| {
             // Programs of either side send first. No consumer in the kernel accepts and sends
             // first.

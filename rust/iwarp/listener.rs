@@ -16,7 +16,10 @@
 
 use crate::prelude::*;
 use crate::{
-    connect::ConnId,
+    connect::{
+        note_established,
+        ConnId, //
+    },
     llp::{
         Passive,
         RequestStatus, //
@@ -350,6 +353,8 @@ impl<L: Llp> Request<L> {
                     let params = passive.request_params()?;
                     let indicated = pending.slot.indicate(pending.endpoints, params, handle);
                     indicated.ok()?;
+                    let Endpoints { local, peer } = pending.endpoints;
+                    iwtrace::event!(iwarp_request_indicated(local, peer));
                     pending.progress.indicated();
                     pending.since = Instant::now();
                     DECISION_TIMEOUT_MS
@@ -358,7 +363,7 @@ impl<L: Llp> Request<L> {
             },
             Progress::Indicated(passive) => {
                 if !passive.is_intact() {
-                    this.shared.counters.add(Count::RequestLost);
+                    Self::note_lost(this, pending.endpoints);
                     if let Some(passive) = pending.progress.take() {
                         passive.refuse();
                     }
@@ -369,6 +374,11 @@ impl<L: Llp> Request<L> {
         };
         let waited_ms = pending.since.elapsed().as_millis();
         (waited_ms < i64::from(limit_ms)).then_some(limit_ms)
+    }
+
+    fn note_lost(this: &Self, Endpoints { local, peer }: Endpoints) {
+        this.shared.counters.add(Count::RequestLost);
+        iwtrace::event!(iwarp_request_lost(local, peer));
     }
 
     /// Takes the connection out, as the consumer has decided. `ECONNRESET` if there is none any
@@ -403,13 +413,15 @@ impl<L: Llp> Request<L> {
             Ok((KBox::new(stream, GFP_KERNEL)?, Accepting::new(id)))
         })?;
         this.shared.counters.add(Count::Accepted);
+        note_established(qp.id(), endpoints, reads);
         Ok(())
     }
 
     /// Rejects for the consumer. Sleeps.
     pub(crate) fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result {
         this.shared.counters.add(Count::Rejected);
-        let (passive, _) = Self::decide(this)?;
+        let (passive, Endpoints { local, peer }) = Self::decide(this)?;
+        iwtrace::event!(iwarp_request_rejected(local, peer));
         passive.reject(private_data)
     }
 }
@@ -430,14 +442,14 @@ impl<L: Llp> Work for Request<L> {
         // It is taken here, so that nobody accepts it any more.
         let lost = pending
             .take()
-            .and_then(|mut pending| pending.progress.take());
+            .and_then(|mut pending| Some((pending.progress.take()?, pending.endpoints)));
         drop(pending);
         // Nobody stops the work of a request that is in no table: a timer of it could outlive the
         // module.
         Worker::disable(&this);
         Self::remove(&this);
-        if let Some(passive) = lost {
-            this.shared.counters.add(Count::RequestLost);
+        if let Some((passive, endpoints)) = lost {
+            Self::note_lost(&this, endpoints);
             passive.refuse();
         }
     }

@@ -39,6 +39,7 @@
 mod closing;
 mod connect;
 mod device;
+mod end_reason;
 mod event_target;
 mod listen_sockets;
 mod listener;

@@ -54,12 +54,14 @@ use crate::{
         ConnId,
         Connecting, //
     },
+    end_reason::EndReason,
     stream::StreamProgress, //
 };
 use core::sync::atomic::{
     AtomicBool,
     AtomicU32, //
 };
+use iwtrace::QpId;
 use kernel::{
     new_mutex,
     sync::Mutex, //
@@ -71,6 +73,8 @@ use provider::{
         QueuePair, //
     },
     new_worker,
+    queue::QpEvent,
+    rate_limit::RateLimit,
     region,
     work,
     wr::Status, //
@@ -90,25 +94,31 @@ const LOOK_MS: [u32; 2] = [10, 1_000];
 /// The number of requests that each of these looks completes, as a process can go on for ever.
 const LOOK_LIMIT: usize = 256;
 
-/// The number of Terminates of peers that are logged, for each device.
-const MAX_LOG_LINES: u64 = 16;
-
 /// The reason why a connection ends.
 #[derive(Clone, Copy)]
 enum EndCause {
     /// The consumer wants it.
     Requested,
     /// The stream is over, and the last segments are still to be delivered to the peer.
-    Graceful,
+    Graceful(EndReason),
     /// The stream failed.
-    Abortive,
+    Abortive(EndReason),
+    /// An attempt to connect failed.
+    NotConnected,
 }
 
 impl EndCause {
-    fn of(graceful: bool) -> Self {
+    fn of(graceful: bool, reason: EndReason) -> Self {
         match graceful {
-            true => Self::Graceful,
-            false => Self::Abortive,
+            true => Self::Graceful(reason),
+            false => Self::Abortive(reason),
+        }
+    }
+
+    fn reason(self) -> EndReason {
+        match self {
+            Self::Graceful(reason) | Self::Abortive(reason) => reason,
+            Self::Requested | Self::NotConnected => EndReason::Requested,
         }
     }
 }
@@ -206,15 +216,28 @@ impl<L: Llp> Qp<L> {
     }
 
     fn set_state(&self, state: QpState) {
-        self.state.store(state as u32, Ordering::SeqCst);
+        let from = self.state.swap(state as u32, Ordering::SeqCst);
+        if from != state as u32 {
+            iwtrace::event!(iwarp_qp_state(self.id(), from, state as u32));
+        }
     }
 
     /// Changes the state, unless somebody else changed it.
     fn advance(&self, from: QpState, to: QpState) -> bool {
         let (from, to) = (from as u32, to as u32);
-        self.state
+        let changed = self
+            .state
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok()
+            .is_ok();
+        if changed && from != to {
+            iwtrace::event!(iwarp_qp_state(self.id(), from, to));
+        }
+        changed
+    }
+
+    /// Returns its numbers.
+    pub(crate) fn id(&self) -> QpId {
+        self.queues.id()
     }
 
     /// Returns whether it is one of a process.
@@ -332,7 +355,7 @@ impl<L: Llp> Qp<L> {
         this.set_connected();
         match connecting.finish(&this.shared, &this.queues) {
             Some((stream, token)) => (Phase::Established(stream, token), Next::Step),
-            None => (Phase::Over, Next::End(EndCause::Abortive)),
+            None => (Phase::Over, Next::End(EndCause::NotConnected)),
         }
     }
 
@@ -344,12 +367,13 @@ impl<L: Llp> Qp<L> {
             access: this.access(),
         };
         match stream.round(&this.shared, &this.queues, &memory) {
-            StreamProgress::Over { graceful } => Next::End(EndCause::of(graceful)),
+            StreamProgress::Over { graceful, reason } => Next::End(EndCause::of(graceful, reason)),
             StreamProgress::Idle if stream.has_timed_out() => {
                 this.shared.counters.add(Count::TimedOut);
-                Next::End(EndCause::of(stream.terminate_late(&this.shared, &memory)))
+                let graceful = stream.terminate_late(&this.shared, &memory);
+                Next::End(EndCause::of(graceful, EndReason::Late))
             }
-            _ if this.queues.has_overrun() => Next::End(EndCause::Abortive),
+            _ if this.queues.has_overrun() => Next::End(EndCause::Abortive(EndReason::CqOverrun)),
             StreamProgress::More => Next::Step,
             StreamProgress::Idle => Next::Wait(stream.poll_after_ms()),
         }
@@ -371,19 +395,19 @@ impl<L: Llp> Qp<L> {
             Phase::Unbound | Phase::Over => {}
             Phase::Connecting(connecting) => {
                 this.shared.counters.add(Count::ConnectFailed);
-                connecting.abort();
+                connecting.abort(&this.queues);
             }
             Phase::Established(stream, token) => {
-                if let (Some(code), Some(id)) = (stream.terminated(), token.id()) {
-                    Self::log(this, code, id);
+                if let Some(id) = token.id() {
+                    this.report_end(&stream, id.endpoints, cause);
                 }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Everything that was posted so far completes before iw_cm learns of the end.
                 Self::flush(&this.queues, usize::MAX);
                 let half_closed = match cause {
                     EndCause::Requested => open.close(at_once),
-                    EndCause::Graceful => Some(open.half_close()),
-                    EndCause::Abortive => {
+                    EndCause::Graceful(_) => Some(open.half_close()),
+                    EndCause::Abortive(_) | EndCause::NotConnected => {
                         open.abort();
                         None
                     }
@@ -417,14 +441,24 @@ impl<L: Llp> Qp<L> {
         Worker::queue_work_after(this, milliseconds);
     }
 
-    /// Logs the reason for which a peer ended a connection. Any number of peers can cause this as
-    /// often as they like, so only the first ones of a device are logged.
-    fn log(this: &Self, code: Code, id: &ConnId) {
-        if this.shared.counters.get(Count::TerminateReceived) > MAX_LOG_LINES {
-            return;
+    /// Traces the end of a connection, and logs the reason unless that is an end in order.
+    fn report_end(&self, stream: &Stream<L::Established>, ends: Endpoints, cause: EndCause) {
+        let (qp, Endpoints { local, peer }) = (self.id(), ends);
+        let reason = cause.reason();
+        if let EndReason::PeerTerminated(Code { layer, etype, code }) = reason {
+            iwtrace::event!(iwarp_terminate_received(
+                qp, local, peer, layer, etype, code
+            ));
         }
-        let (peer, Code { layer, etype, code }) = (id.endpoints.peer, code);
-        pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
+        if let Some(Code { layer, etype, code }) = stream.sent_terminate() {
+            iwtrace::event!(iwarp_terminate_sent(qp, local, peer, layer, etype, code));
+        }
+        let aborted = matches!(cause, EndCause::Abortive(_));
+        let (text, error) = (reason.text(), reason.error());
+        iwtrace::event!(iwarp_end(qp, local, peer, text, error, aborted));
+        if !reason.is_orderly() {
+            log_end(peer, reason);
+        }
     }
 
     /// Completes the posted requests that were not taken, at most `limit` of each queue, and no
@@ -447,6 +481,41 @@ impl<L: Llp> Qp<L> {
             flushed = true;
         }
         flushed
+    }
+}
+
+/// Logs the reason for the end of a connection, within limits: peers can cause any number of lines.
+/// Their Terminates have a limit of their own, as nothing else tells of their reasons.
+fn log_end(peer: SocketAddr, reason: EndReason) {
+    static TERMINATES: RateLimit = RateLimit::new();
+    static OTHERS: RateLimit = RateLimit::new();
+    let limit = match reason {
+        EndReason::PeerTerminated(_) => &TERMINATES,
+        _ => &OTHERS,
+    };
+    let Some(left_out) = limit.allows() else {
+        return;
+    };
+    if left_out != 0 {
+        pr_info!("{left_out} lines about connections were left out\n");
+    }
+    let text = reason.text();
+    match reason {
+        EndReason::PeerTerminated(Code { layer, etype, code }) => {
+            pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
+        }
+        EndReason::Failed {
+            cause,
+            is_told: true,
+        } => {
+            let Code { layer, etype, code } = cause.code();
+            pr_info!("the connection of {peer:?} was ended with a Terminate: layer {layer}, type {etype}, code {code:#04x}, {cause:?}\n");
+        }
+        EndReason::Failed { cause, .. } => {
+            pr_info!("connection to {peer:?} lost: {text}, {cause:?}\n");
+        }
+        EndReason::Error(error) => pr_info!("connection to {peer:?} lost: {text} ({error})\n"),
+        _ => pr_info!("connection to {peer:?} lost: {text}\n"),
     }
 }
 

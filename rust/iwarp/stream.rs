@@ -61,7 +61,10 @@ mod outbound;
 pub(crate) mod receiver;
 
 use crate::prelude::*;
-use crate::stream::receiver::Slots;
+use crate::{
+    end_reason::EndReason,
+    stream::receiver::Slots, //
+};
 use provider::{
     queue::QpEvent,
     wr, //
@@ -147,7 +150,7 @@ impl<O: EstablishedConn> Stream<O> {
         let may_send = match received {
             // A fault is reported, and pending responses are sent, also to a peer that sends
             // nothing more itself.
-            Ok(Received::Over { graceful }) => graceful && O::HALF_CLOSES,
+            Ok(Received::Over { graceful, .. }) => graceful && O::HALF_CLOSES,
             Ok(_) => true,
             Err(_) => false,
         };
@@ -159,16 +162,18 @@ impl<O: EstablishedConn> Stream<O> {
         match (received, sent) {
             (Ok(Received::Ended), _) => {
                 let graceful = self.conn.ended();
-                StreamProgress::Over { graceful }
+                self.over(graceful, EndReason::InvalidTerminate)
             }
             _ if self.tx.is_over() && self.conn.is_empty() => {
                 self.conn.finish();
-                StreamProgress::Over { graceful: true }
+                self.over(true, EndReason::PeerClosed)
             }
-            (Err(_), _) | (_, Err(_)) => StreamProgress::Over { graceful: false },
+            (Err(error), _) | (_, Err(error)) => {
+                self.over(false, EndReason::Error(error.to_errno()))
+            }
             // There may have been no space for everything that is still to be sent to the peer.
-            (Ok(Received::Over { graceful }), _) if !(graceful && self.owes()) => {
-                StreamProgress::Over { graceful }
+            (Ok(Received::Over { graceful, reason }), _) if !(graceful && self.owes()) => {
+                self.over(graceful, reason)
             }
             (Ok(Received::More), _) | (_, Ok(true)) => StreamProgress::More,
             // A completion has freed a request, and nobody tells of one that was posted before.
@@ -177,6 +182,19 @@ impl<O: EstablishedConn> Stream<O> {
             }
             (Ok(Received::Idle | Received::Over { .. }), Ok(false)) => StreamProgress::Idle,
         }
+    }
+
+    /// Ends the stream. What either side has found wrong counts more than `reason`.
+    fn over(&self, graceful: bool, reason: EndReason) -> StreamProgress {
+        let reason = match (self.terminated, self.tx.fault()) {
+            (Some(code), _) => EndReason::PeerTerminated(code),
+            (None, Some(fault)) => EndReason::Failed {
+                cause: fault.cause,
+                is_told: self.tx.is_over(),
+            },
+            (None, None) => reason,
+        };
+        StreamProgress::Over { graceful, reason }
     }
 
     /// Returns whether a fault is still to be reported, or a Read to be answered, to a peer that
@@ -204,9 +222,10 @@ impl<O: EstablishedConn> Stream<O> {
         })
     }
 
-    /// Returns the error of the peer's Terminate, if it sent one.
-    pub(crate) fn terminated(&self) -> Option<Code> {
-        self.terminated
+    /// Returns the error of the Terminate that this end has sent, if it has.
+    pub(crate) fn sent_terminate(&self) -> Option<Code> {
+        let fault = self.tx.fault()?;
+        self.tx.is_over().then(|| fault.cause.code())
     }
 
     /// Reports to a peer that exceeded a time limit, if it may still receive, that the stream ends
@@ -438,6 +457,8 @@ pub(crate) enum StreamProgress {
     Over {
         /// A Terminate was sent, or the peer closed in order.
         graceful: bool,
+        /// The reason.
+        reason: EndReason,
     },
 }
 

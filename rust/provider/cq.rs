@@ -26,6 +26,7 @@ use ext::{
     lock::IrqLock,
     new_irq_lock, //
 };
+use iwtrace::QpId;
 use kernel::{
     alloc::KVVec,
     ffi,
@@ -303,13 +304,15 @@ impl CompletionQueue {
     /// harms only its own consumer (RFC 5040, section 8.1.1).
     // Argues for P8.1.1-10.
     pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
-        let (notify, first_overrun) = self.state.with(|state| {
+        let (notify, lost) = self.state.with(|state| {
             let (pushed, notify) = state.push(entry, solicited);
-            let first = !pushed && state.overruns == 0;
             state.overruns = state.overruns.saturating_add(u64::from(!pushed));
-            (notify, first)
+            (notify, (!pushed).then_some(state.overruns))
         });
-        if first_overrun {
+        if let Some(lost) = lost {
+            self.trace_overrun(&entry, lost);
+        }
+        if lost == Some(1) {
             if self.logs_overrun {
                 pr_err!(
                     "a completion queue is too short for what was posted: completions are lost\n"
@@ -350,6 +353,23 @@ impl CompletionQueue {
                 }
             });
         }
+    }
+
+    fn trace_overrun(&self, entry: &Cqe, lost: u64) {
+        if !iwtrace::iwarp_cq_overrun::is_on() {
+            return;
+        }
+        self.ib_cq.with(|cq| {
+            let Some(cq) = *cq else { return };
+            // SAFETY: By the invariant of `ib_cq`, whose lock is held, the queue is not destroyed,
+            // and neither is its device.
+            let (device, id) = unsafe { ((*(*cq.as_ptr()).device).index, (*cq.as_ptr()).res.id) };
+            let qp = QpId {
+                device,
+                number: entry.qp_number,
+            };
+            iwtrace::iwarp_cq_overrun::emit(qp, id, entry.id, lost);
+        });
     }
 
     /// Reserves room for the requests of a queue pair, all of which may complete at once: when a

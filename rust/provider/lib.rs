@@ -69,6 +69,7 @@ pub use ext::{
     net,
     new_irq_lock,
     new_worker,
+    rate_limit,
     work, //
 };
 

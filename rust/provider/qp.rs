@@ -45,6 +45,10 @@ use crate::{
         Call,
         Owner,
         QuotaShare, //
+    },
+    wr::{
+        ReceiveRequest,
+        SendRequest, //
     }, //
 };
 use core::{
@@ -63,6 +67,7 @@ use ext::{
     alloc_scope::NoIo,
     errno::eopnotsupp, //
 };
+use iwtrace::QpId;
 use kernel::{
     ffi,
     prelude::*,
@@ -360,7 +365,9 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The caller promises a queue pair that nobody uses yet. `destroy` calls `detach`.
         unsafe {
             (*qp).qp_num = number;
-            IbQp::<D::QueuePair>::data(qp).queues.attach(found, number);
+            let device = (*(*qp).device).index;
+            let id = QpId { device, number };
+            IbQp::<D::QueuePair>::data(qp).queues.attach(found, id);
         }
         Ok(())
     }
@@ -524,12 +531,15 @@ impl<D: Driver> Operations<D> {
             if is_early {
                 // What it was told that it failed to post is not sent later.
                 data.queues.drop_sends();
+                iwtrace::event!(iwarp_wr_refused(data.queues.id(), false, 0, 0, EINVAL));
                 return EINVAL.to_errno();
             }
             D::QueuePair::posted(&data.qp);
             return 0;
         }
         if data.user.is_some() || is_early {
+            // SAFETY: The caller promises a chain of valid requests.
+            unsafe { data.queues.note_refused::<SendRequest>(wr, EINVAL) };
             if !bad.is_null() {
                 // SAFETY: The consumer passes room for a pointer.
                 unsafe { bad.write(wr) };
@@ -557,6 +567,8 @@ impl<D: Driver> Operations<D> {
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
         if data.user.is_some() {
             // The core offers this to no process. The memory would be taken for that of the kernel.
+            // SAFETY: The caller promises a chain of valid requests.
+            unsafe { data.queues.note_refused::<ReceiveRequest>(wr, EINVAL) };
             if !bad.is_null() {
                 // SAFETY: The consumer passes room for a pointer.
                 unsafe { bad.write(wr) };

@@ -41,6 +41,7 @@ use ext::{
     lock::IrqLock,
     new_irq_lock, //
 };
+use iwtrace::QpId;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -156,7 +157,8 @@ pub enum QpEvent {
     LastReceive,
 }
 
-/// Posts a chain of requests. Stops at the first that fails, which `bad` then names.
+/// Posts a chain of requests to queues of `qp`. Stops at the first that fails, which `bad` then
+/// names.
 ///
 /// # Safety
 ///
@@ -167,6 +169,7 @@ pub(crate) unsafe fn post<R: Request>(
     mut raw: *const R::Raw,
     bad: *mut *const R::Raw,
     signal_all: bool,
+    qp: impl Fn() -> QpId,
 ) -> Result {
     while !raw.is_null() {
         let posted = lists.with(|lists| {
@@ -182,6 +185,9 @@ pub(crate) unsafe fn post<R: Request>(
             filled
         });
         if let Err(error) = posted {
+            // SAFETY: The caller promises a chain of valid requests.
+            let (id, opcode) = unsafe { R::id_and_opcode(raw) };
+            iwtrace::event!(iwarp_wr_refused(qp(), R::IS_RECEIVE, id, opcode, error));
             if !bad.is_null() {
                 // SAFETY: The caller promises that `bad` is valid.
                 unsafe { bad.write(raw) };
@@ -239,8 +245,9 @@ pub struct Queues {
     receive_cq: Arc<CompletionQueue>,
     // The queue pair, as completions name it; it also marks requests of its own queues.
     qp: usize,
-    // Its number; 0 until it has one.
+    // Its number, and that of its device; 0 until it has one.
     qp_number: AtomicU32,
+    device: AtomicU32,
     is_of_process: bool,
     signal_all: bool,
     queue_sizes: QueueSizes,
@@ -319,6 +326,7 @@ impl Queues {
                 receive_cq,
                 qp,
                 qp_number: AtomicU32::new(0),
+                device: AtomicU32::new(0),
                 is_of_process,
                 signal_all,
                 queue_sizes,
@@ -328,6 +336,38 @@ impl Queues {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Returns the numbers of the queue pair, for traces.
+    pub fn id(&self) -> QpId {
+        QpId {
+            device: self.device.load(Ordering::Relaxed),
+            number: self.qp_number.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Traces a request of a consumer or a process that is refused.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is valid.
+    pub(crate) unsafe fn note_refused<R: Request>(&self, raw: *const R::Raw, error: Error) {
+        // SAFETY: The caller promises it.
+        let (id, opcode) = unsafe { R::id_and_opcode(raw) };
+        iwtrace::event!(iwarp_wr_refused(
+            self.id(),
+            R::IS_RECEIVE,
+            id,
+            opcode,
+            error
+        ));
+    }
+
+    /// Traces a request that failed.
+    fn note_failed(&self, receive: bool, id: u64, status: Status) {
+        if !matches!(status, Status::Success | Status::Flushed) {
+            iwtrace::event!(iwarp_wr_failed(self.id(), receive, id, status.code()));
+        }
     }
 
     /// Returns the sizes.
@@ -387,7 +427,7 @@ impl Queues {
         bad: *mut *const cbindings::ib_send_wr,
     ) -> Result {
         // SAFETY: The caller promises what `post` requires.
-        unsafe { post(&self.send, raw, bad, self.signal_all) }
+        unsafe { post(&self.send, raw, bad, self.signal_all, || self.id()) }
     }
 
     /// `post_recv`.
@@ -401,7 +441,7 @@ impl Queues {
         bad: *mut *const cbindings::ib_recv_wr,
     ) -> Result {
         // SAFETY: The caller promises what `post` requires.
-        unsafe { post(&self.receive, raw, bad, false) }
+        unsafe { post(&self.receive, raw, bad, false, || self.id()) }
     }
 
     /// Says whether completions were lost in the completion queues of these requests, even if only
@@ -490,6 +530,7 @@ impl Queues {
             invalidated: None,
             immediate: None,
         };
+        self.note_failed(false, request.id, status);
         let is_signalled = request.signalled || status != Status::Success;
         // The region that it names may be freed here, but not where requests are posted.
         request.operation = Operation::Invalidate(0);
@@ -569,8 +610,9 @@ impl Queues {
     /// # Safety
     ///
     /// It is not destroyed before [`Self::detach`] was called.
-    pub(crate) unsafe fn attach(&self, qp: NonNull<cbindings::ib_qp>, number: u32) {
-        self.qp_number.store(number, Ordering::Relaxed);
+    pub(crate) unsafe fn attach(&self, qp: NonNull<cbindings::ib_qp>, id: QpId) {
+        self.qp_number.store(id.number, Ordering::Relaxed);
+        self.device.store(id.device, Ordering::Relaxed);
         // INVARIANT: The caller promises it.
         self.ib_qp.with(|ib_qp| *ib_qp = Some(qp));
     }

@@ -142,6 +142,8 @@ pub(crate) trait Request: Sized + Send {
     type Raw;
     /// A copy of a ring's entry.
     type Copy;
+    /// They are of a receive queue.
+    const IS_RECEIVE: bool;
 
     /// Creates an empty request of a queue pair, or of a shared receive queue, with room for that
     /// many SGEs. Sleeps.
@@ -161,6 +163,13 @@ pub(crate) trait Request: Sized + Send {
     /// stays allocated until the request is completed. A region that it registers is live.
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result;
 
+    /// Returns the id and the opcode, which is 0 for a Receive.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is valid.
+    unsafe fn id_and_opcode(raw: *const Self::Raw) -> (u64, u32);
+
     /// Returns the next one of the chain.
     ///
     /// # Safety
@@ -173,6 +182,8 @@ impl Request for SendRequest {
     type Raw = cbindings::ib_send_wr;
 
     type Copy = [u64; Sqe::WORDS];
+
+    const IS_RECEIVE: bool = false;
 
     fn new(owner: usize, entries: usize, list_owner: ListOwner) -> Result<Self> {
         let inline = match list_owner {
@@ -278,6 +289,11 @@ impl Request for SendRequest {
         Ok(())
     }
 
+    unsafe fn id_and_opcode(raw: *const Self::Raw) -> (u64, u32) {
+        // SAFETY: The caller promises that `raw` is valid. Both members of the union have 64 bits.
+        unsafe { ((*raw).__bindgen_anon_1.wr_id, (*raw).opcode) }
+    }
+
     unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {
         // SAFETY: The caller promises that `raw` is valid.
         unsafe { (*raw).next }
@@ -288,6 +304,8 @@ impl Request for ReceiveRequest {
     type Raw = cbindings::ib_recv_wr;
 
     type Copy = [u64; Rqe::WORDS];
+
+    const IS_RECEIVE: bool = true;
 
     fn new(owner: usize, entries: usize, list_owner: ListOwner) -> Result<Self> {
         Ok(Self {
@@ -323,6 +341,11 @@ impl Request for ReceiveRequest {
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
         Ok(())
+    }
+
+    unsafe fn id_and_opcode(raw: *const Self::Raw) -> (u64, u32) {
+        // SAFETY: The caller promises that `raw` is valid. Both members of the union have 64 bits.
+        unsafe { ((*raw).__bindgen_anon_1.wr_id, 0) }
     }
 
     unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {

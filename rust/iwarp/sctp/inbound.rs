@@ -6,6 +6,7 @@
 
 use crate::prelude::*;
 use crate::{
+    end_reason::EndReason,
     sctp::association::{
         DdpAssociation,
         Order,
@@ -49,14 +50,15 @@ pub(super) fn receive(
     }
     // The peer's Terminate may have come before the stream was open.
     if is_complete(assoc, receiver) {
-        return Ok(Received::Over { graceful: true });
+        return Ok(over(EndReason::PeerClosed));
     }
     for _ in 0..CHUNK_BUDGET {
         let received = match assoc.recv() {
             RecvOutcome::Nothing => return Ok(Received::Idle),
             // No chunk of the peer is under way, and it has not terminated the session.
-            RecvOutcome::End => Received::Over { graceful: true },
-            RecvOutcome::Lost | RecvOutcome::Violation => Received::Over { graceful: false },
+            RecvOutcome::End => over(EndReason::PeerClosed),
+            RecvOutcome::Lost => lost(EndReason::AssociationLost),
+            RecvOutcome::Violation => lost(EndReason::NotDdp),
             RecvOutcome::Data(data) => {
                 let received = chunk(assoc, receiver, data.chunk());
                 assoc.return_buffer(data);
@@ -70,11 +72,27 @@ pub(super) fn receive(
     Ok(Received::More)
 }
 
+/// Ends the session. The last chunks are still to be delivered to the peer.
+const fn over(reason: EndReason) -> Received {
+    Received::Over {
+        graceful: true,
+        reason,
+    }
+}
+
+/// Ends the session, whose association is of no use any more.
+const fn lost(reason: EndReason) -> Received {
+    Received::Over {
+        graceful: false,
+        reason,
+    }
+}
+
 /// Ends the session, as the peer broke a rule of RFC 5043 (section 6.1).
 fn illegal(assoc: &mut DdpAssociation, receiver: &Receiver<'_, '_, Order>) -> Received {
     receiver.count(Count::IllegalChunk);
     assoc.on(session::Event::Illegal);
-    Received::Over { graceful: true }
+    over(EndReason::IllegalChunk)
 }
 
 /// Handles a chunk, which is [`None`] if RFC 5043 does not know it. Returns `More` if the next one
@@ -114,13 +132,13 @@ fn chunk(
     };
     if assoc.session.state() == session::State::Failing {
         receiver.count(Count::IllegalChunk);
-        return Ok(Received::Over { graceful: true });
+        return Ok(over(EndReason::IllegalChunk));
     }
     if handled == Handled::Ended {
         return Ok(Received::Ended);
     }
     Ok(match is_complete(assoc, receiver) {
-        true => Received::Over { graceful: true },
+        true => over(EndReason::PeerClosed),
         false => Received::More,
     })
 }

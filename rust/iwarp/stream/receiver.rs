@@ -3,7 +3,10 @@
 //! Receiving: each segment is placed, then complete messages are delivered in order.
 
 use crate::prelude::*;
-use crate::stream::Requests;
+use crate::{
+    end_reason::EndReason,
+    stream::Requests, //
+};
 use provider::{
     borrowed::Piece,
     queue::QpEvent,
@@ -46,6 +49,8 @@ pub(crate) enum Received {
     Over {
         /// The peer closed in order.
         graceful: bool,
+        /// The reason.
+        reason: EndReason,
     },
 }
 

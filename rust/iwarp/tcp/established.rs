@@ -9,6 +9,7 @@
 
 use crate::prelude::*;
 use crate::{
+    end_reason::EndReason,
     llp,
     stream::receiver::Handled,
     tcp::outbox::Outbox, //
@@ -127,7 +128,14 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 
     fn receive(&mut self, receiver: &mut Receiver<'_, '_, InOrder>) -> Result<Received> {
-        receive(&mut self.connection, &mut self.gated, self.crc, receiver)
+        let received = receive(&mut self.connection, &mut self.gated, self.crc, receiver)?;
+        Ok(match (received, self.connection.state()) {
+            (Received::Over { graceful, .. }, ConnState::Failed(error)) => Received::Over {
+                graceful,
+                reason: EndReason::Error(error.to_errno()),
+            },
+            _ => received,
+        })
     }
 
     fn finish(&mut self) {
@@ -203,7 +211,10 @@ fn receive(
                     // unless it was told of another fault.
                     receiver.fail(Fault::llp(LlpError::Lost));
                 }
-                return Ok(Received::Over { graceful: true });
+                return Ok(Received::Over {
+                    graceful: true,
+                    reason: EndReason::PeerClosed,
+                });
             }
         }
     })

@@ -411,7 +411,7 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
     bench.peer.shutdown();
     let mut over = false;
     for _ in 0..TIMEOUT_MS {
-        over = matches!(bench.round(), StreamProgress::Over { graceful: true });
+        over = matches!(bench.round(), StreamProgress::Over { graceful: true, .. });
         if over {
             break;
         }
@@ -470,7 +470,7 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     bench.peer_sends(&both)?;
     let (mut over, mut code) = (false, None);
     for _ in 0..TIMEOUT_MS {
-        over = over || matches!(bench.round(), StreamProgress::Over { graceful: true });
+        over = over || matches!(bench.round(), StreamProgress::Over { graceful: true, .. });
         // An end before the Terminate is an error.
         code = bench.received_terminate()?;
         if code.is_some() {
@@ -490,7 +490,7 @@ fn event_after(
 ) -> Result<Option<QpEvent>> {
     let mut bench = Bench::with_crc(&SETTINGS, None, with_crc)?;
     peer_does(&mut bench)?;
-    for _ in 0..PATIENCE_MS {
+    for _ in 0..TIMEOUT_MS {
         if matches!(bench.round(), StreamProgress::Over { .. }) {
             let Bench {
                 stream, consumer, ..

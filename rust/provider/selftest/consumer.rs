@@ -37,6 +37,7 @@ use core::{
     }, //
 };
 use ext::borrowed::Piece;
+use iwtrace::QpId;
 use kernel::{
     alloc::KVVec,
     ffi,
@@ -117,7 +118,7 @@ impl Consumer {
         ib_qp.event_handler = Some(count_event);
         ib_qp.qp_context = core::ptr::from_ref(&*events).cast_mut().cast();
         // SAFETY: `drop` calls `detach`.
-        unsafe { queues.attach(NonNull::from(&mut *ib_qp), 1) };
+        unsafe { queues.attach(NonNull::from(&mut *ib_qp), QpId::default()) };
         Ok(Self {
             queues,
             cq,

@@ -46,6 +46,7 @@ use core::{
     ptr::NonNull,
     sync::atomic::Ordering, //
 };
+use iwtrace::QpId;
 use kernel::{
     alloc::KVVec,
     prelude::*,
@@ -371,8 +372,12 @@ fn invalid_request_completes() -> Result<bool> {
 fn completions_are_written() -> Result<bool> {
     let mut process = Process::new()?;
     let queues = process.queues.clone();
+    let id = QpId {
+        device: 0,
+        number: 0x1234,
+    };
     // SAFETY: It is detached right behind this, and nobody uses it before.
-    unsafe { queues.attach(NonNull::dangling(), 0x1234) };
+    unsafe { queues.attach(NonNull::dangling(), id) };
     queues.detach();
     let complete = |process: &mut Process, id| -> Result {
         process.post(id, SEND, 0, (0, 0, 0));

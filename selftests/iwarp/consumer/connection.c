@@ -48,11 +48,17 @@ void release(struct connection *conn)
 	kfree(conn);
 }
 
+static void queues_event(struct ib_event *event, void *context)
+{
+	pr_info("queue pair: %s\n", ib_event_msg(event->event));
+}
+
 /* Makes them, once the device is known. */
 int make_queues(struct connection *conn)
 {
 	struct ib_device *device = conn->id->device;
 	struct ib_qp_init_attr attr = {
+		.event_handler = queues_event,
 		.cap = {
 			.max_send_wr = SENDS,
 			.max_recv_wr = RECEIVES,

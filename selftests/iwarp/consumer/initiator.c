@@ -254,11 +254,60 @@ static int use_numbers(struct connection *conn, struct hello *there)
 	return status;
 }
 
+/* RFC 7306 has no such message. */
+static int send_with_immediate(struct connection *conn)
+{
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND_WITH_IMM,
+		.wr_cqe = &conn->send_done,
+	};
+
+	return ib_post_send(conn->id->qp, &wr, NULL) == -EINVAL ? 0 : -EPROTO;
+}
+
+static DECLARE_COMPLETION(posted_all);
+
+static void waits(struct ib_cq *cq, struct ib_wc *wc)
+{
+	wait_for_completion_timeout(&posted_all, PATIENCE);
+}
+
+/* Posts more than the completion queue takes, while nobody polls it. */
+static int overrun(struct connection *conn)
+{
+	struct ib_rdma_wr write = {
+		.wr = {
+			.opcode = IB_WR_RDMA_WRITE,
+			.send_flags = IB_SEND_SIGNALED,
+			.wr_cqe = &conn->send_done,
+		},
+	};
+	unsigned long end = jiffies + PATIENCE;
+	int posted = 0, status = 0;
+
+	conn->send_done.done = waits;
+	while (posted < 2 * (SENDS + RECEIVES) && time_before(jiffies, end)) {
+		status = ib_post_send(conn->id->qp, &write.wr, NULL);
+		if (!status)
+			posted++;
+		else if (status == -ENOMEM)
+			usleep_range(50, 100);
+		else
+			break;
+	}
+	complete_all(&posted_all);
+	return posted == 2 * (SENDS + RECEIVES) ? 0 : -ETIMEDOUT;
+}
+
 static int use_wrongly(struct connection *conn, struct hello *there)
 {
 	u64 original;
 	int status;
 
+	if (settings.fails == 5)
+		return send_with_immediate(conn);
+	if (settings.fails == 6)
+		return overrun(conn);
 	if (settings.fails == 1)
 		be64_add_cpu(&there->address, 4);
 	if (settings.fails == 3)
