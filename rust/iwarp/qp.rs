@@ -399,7 +399,7 @@ impl<L: Llp> Qp<L> {
             }
             Phase::Established(stream, token) => {
                 if let Some(id) = token.id() {
-                    this.report_end(&stream, id.endpoints, cause);
+                    this.report_end(&stream, id.endpoints, cause, at_once);
                 }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Everything that was posted so far completes before iw_cm learns of the end.
@@ -442,7 +442,13 @@ impl<L: Llp> Qp<L> {
     }
 
     /// Traces the end of a connection, and logs the reason unless that is an end in order.
-    fn report_end(&self, stream: &Stream<L::Established>, ends: Endpoints, cause: EndCause) {
+    fn report_end(
+        &self,
+        stream: &Stream<L::Established>,
+        ends: Endpoints,
+        cause: EndCause,
+        at_once: bool,
+    ) {
         let (qp, Endpoints { local, peer }) = (self.id(), ends);
         let reason = cause.reason();
         if let EndReason::PeerTerminated(Code { layer, etype, code }) = reason {
@@ -453,7 +459,11 @@ impl<L: Llp> Qp<L> {
         if let Some(Code { layer, etype, code }) = stream.sent_terminate() {
             iwtrace::event!(iwarp_terminate_sent(qp, local, peer, layer, etype, code));
         }
-        let aborted = matches!(cause, EndCause::Abortive(_));
+        let aborted = match cause {
+            EndCause::Requested => at_once && L::Established::HALF_CLOSES,
+            EndCause::Graceful(_) => false,
+            EndCause::Abortive(_) | EndCause::NotConnected => true,
+        };
         let (text, error) = (reason.text(), reason.error());
         iwtrace::event!(iwarp_end(qp, local, peer, text, error, aborted));
         if !reason.is_orderly() {
