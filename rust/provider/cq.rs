@@ -19,7 +19,11 @@ use crate::{
 };
 use core::{
     mem::MaybeUninit,
-    ptr::NonNull, //
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering, //
+    }, //
 };
 use ext::{
     errno::eopnotsupp,
@@ -48,8 +52,25 @@ use uabi::{
     }, //
 };
 
+/// The place that a request keeps in the queue of a consumer in the kernel, until the consumer has
+/// polled its completion. So there are never more completions than places.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// Takes a place: one more of these is `taken`.
+    pub(crate) fn new(taken: &Arc<AtomicUsize>) -> Self {
+        taken.fetch_add(1, Ordering::AcqRel);
+        Self(taken.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A completion queue entry.
-#[derive(Clone, Copy)]
 pub(crate) struct Cqe {
     pub(crate) id: u64,
     // The queue pair, as `ib_wc` names it.
@@ -62,6 +83,8 @@ pub(crate) struct Cqe {
     pub(crate) invalidated: Option<u32>,
     // In the order of the wire.
     pub(crate) immediate: Option<[u8; 4]>,
+    // That of the request, unless a process posted it.
+    pub(crate) _place: Option<Place>,
 }
 
 impl Cqe {
@@ -224,8 +247,6 @@ impl State {
 pub(crate) struct CompletionQueue {
     #[pin]
     state: IrqLock<State>,
-    // A process posts more than it has room for whenever it likes, so the log does not have it.
-    logs_overrun: bool,
     // INVARIANT: A completion queue that is not destroyed. The lock is held during a notification,
     // so that it stays.
     #[pin]
@@ -260,7 +281,6 @@ impl CompletionQueue {
     }
 
     fn with_entries(cq: NonNull<cbindings::ib_cq>, entries: Entries) -> Result<Arc<Self>> {
-        let logs_overrun = matches!(entries, Entries::Private(_));
         let state = State {
             entries,
             overruns: 0,
@@ -268,7 +288,6 @@ impl CompletionQueue {
         Arc::pin_init(
             pin_init!(Self {
                 state <- new_irq_lock!(state),
-                logs_overrun,
                 ib_cq <- new_irq_lock!(Some(cq)),
                 reserved <- new_mutex!(0, "iwarp_cq"),
             }),
@@ -298,26 +317,22 @@ impl CompletionQueue {
     /// Adds a completion, and notifies the consumer if the queue is armed. May be called in any
     /// context.
     ///
-    /// If the queue is full the completion is lost, which is logged for a consumer in the kernel,
-    /// and the consumer gets an event. That takes one that posts more without polling. The driver
-    /// ends the queue pairs on the queue then; nothing else changes, so a queue that is too short
-    /// harms only its own consumer (RFC 5040, section 8.1.1).
+    /// If the queue is full the completion is lost, and its owner gets an event. Only that of a
+    /// process can be full: one of a consumer in the kernel has room for all [places](Place). The
+    /// driver ends the queue pairs on the queue then; nothing else changes, so a queue that is too
+    /// short harms only its own process (RFC 5040, section 8.1.1).
     // Argues for P8.1.1-10.
     pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
+        let (qp_number, id) = (entry.qp_number, entry.id);
         let (notify, lost) = self.state.with(|state| {
             let (pushed, notify) = state.push(entry, solicited);
             state.overruns = state.overruns.saturating_add(u64::from(!pushed));
             (notify, (!pushed).then_some(state.overruns))
         });
         if let Some(lost) = lost {
-            self.trace_overrun(&entry, lost);
+            self.trace_overrun(qp_number, id, lost);
         }
         if lost == Some(1) {
-            if self.logs_overrun {
-                pr_err!(
-                    "a completion queue is too short for what was posted: completions are lost\n"
-                );
-            }
             self.ib_cq.with(|cq| {
                 let Some(cq) = *cq else { return };
                 // SAFETY: By the invariant of `ib_cq`, whose lock is held, the queue is not
@@ -355,7 +370,7 @@ impl CompletionQueue {
         }
     }
 
-    fn trace_overrun(&self, entry: &Cqe, lost: u64) {
+    fn trace_overrun(&self, qp_number: u32, wr_id: u64, lost: u64) {
         if !iwtrace::iwarp_cq_overrun::is_on() {
             return;
         }
@@ -366,15 +381,16 @@ impl CompletionQueue {
             let (device, id) = unsafe { ((*(*cq.as_ptr()).device).index, (*cq.as_ptr()).res.id) };
             let qp = QpId {
                 device,
-                number: entry.qp_number,
+                number: qp_number,
             };
-            iwtrace::iwarp_cq_overrun::emit(qp, id, entry.id, lost);
+            iwtrace::iwarp_cq_overrun::emit(qp, id, wr_id, lost);
         });
     }
 
     /// Reserves room for the requests of a queue pair, all of which may complete at once: when a
     /// connection ends. A consumer that shares a completion queue among many expects fewer
-    /// (nvmet-rdma). A process has the room that it asked for. Sleeps.
+    /// (nvmet-rdma). As requests keep their [places](Place), no completion is ever lost. A process
+    /// has the room that it asked for. Sleeps.
     pub(crate) fn reserve(&self, requests: usize) -> Result {
         let mut reserved = self.reserved.lock();
         let all = reserved.checked_add(requests).ok_or(EINVAL)?;

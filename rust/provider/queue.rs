@@ -14,7 +14,8 @@
 use crate::{
     cq::{
         CompletionQueue,
-        Cqe, //
+        Cqe,
+        Place, //
     },
     fifo::Fifo,
     region::ProtectionDomain,
@@ -34,6 +35,7 @@ use core::{
     ptr::NonNull,
     sync::atomic::{
         AtomicU32,
+        AtomicUsize,
         Ordering, //
     }, //
 };
@@ -55,6 +57,8 @@ pub(crate) struct WorkQueue<R> {
     ring: Option<RequestRing>,
     // Posted requests are not carried out any more.
     closed: bool,
+    // The number of free requests whose completions a consumer in the kernel has not polled.
+    unpolled: Arc<AtomicUsize>,
 }
 
 impl<R: Request> WorkQueue<R> {
@@ -80,6 +84,7 @@ impl<R: Request> WorkQueue<R> {
             posted: Fifo::new(posted, flags)?,
             ring,
             closed: false,
+            unpolled: Arc::new(AtomicUsize::new(0), flags)?,
         })
     }
 
@@ -99,10 +104,13 @@ impl<R: Request> WorkQueue<R> {
         }
     }
 
-    /// Takes back a request that is complete.
-    pub(crate) fn give_back(&mut self, request: KBox<R>) {
+    /// Takes back a request that is complete. If it `keeps_place`, its completion has that, until a
+    /// consumer in the kernel has polled it.
+    pub(crate) fn give_back(&mut self, request: KBox<R>, keeps_place: bool) -> Option<Place> {
+        let place = keeps_place.then(|| Place::new(&self.unpolled));
         // There is room for all.
         let _ = self.free.push(request);
+        place
     }
 
     /// Takes the oldest posted request; with the copy that it is to be decoded from, if a process
@@ -158,7 +166,7 @@ pub enum QpEvent {
 }
 
 /// Posts a chain of requests to queues of `qp`. Stops at the first that fails, which `bad` then
-/// names.
+/// names. `ENOMEM` if there is no place for it: a completion that was not polled has one.
 ///
 /// # Safety
 ///
@@ -173,6 +181,9 @@ pub(crate) unsafe fn post<R: Request>(
 ) -> Result {
     while !raw.is_null() {
         let posted = lists.with(|lists| {
+            if lists.free.len() <= lists.unpolled.load(Ordering::Acquire) {
+                return Err(ENOMEM);
+            }
             let mut request = lists.free.pop().ok_or(ENOMEM)?;
             // SAFETY: The caller promises a chain of valid requests.
             let filled = unsafe { request.fill(raw, signal_all) };
@@ -520,24 +531,24 @@ impl Queues {
         if request.owner != self.qp {
             return;
         }
-        let entry = Cqe {
-            id: request.id,
-            qp: self.qp,
-            qp_number: self.qp_number.load(Ordering::Relaxed),
-            status,
-            opcode,
-            length,
-            invalidated: None,
-            immediate: None,
-        };
-        self.note_failed(false, request.id, status);
+        let id = request.id;
+        self.note_failed(false, id, status);
         let is_signalled = request.signalled || status != Status::Success;
         // The region that it names may be freed here, but not where requests are posted.
         request.operation = Operation::Invalidate(0);
-        self.send.with(|lists| {
-            let _ = lists.free.push(request);
-        });
+        let place = self.free(&self.send, request, is_signalled);
         if is_signalled {
+            let entry = Cqe {
+                id,
+                qp: self.qp,
+                qp_number: self.qp_number.load(Ordering::Relaxed),
+                status,
+                opcode,
+                length,
+                invalidated: None,
+                immediate: None,
+                _place: place,
+            };
             self.send_cq.push(entry, false);
         }
     }
@@ -561,6 +572,7 @@ impl Queues {
             length,
             invalidated,
             immediate: None,
+            _place: None,
         };
         self.finish_receive(request, entry, solicited);
     }
@@ -589,20 +601,31 @@ impl Queues {
             },
             invalidated: None,
             immediate: Some(data),
+            _place: None,
         };
         self.finish_receive(request, entry, solicited);
     }
 
-    fn finish_receive(&self, request: KBox<ReceiveRequest>, entry: Cqe, solicited: bool) {
-        match &self.shared {
-            None if request.owner == self.qp => {
-                self.receive.with(|lists| lists.give_back(request));
-            }
+    fn finish_receive(&self, request: KBox<ReceiveRequest>, mut entry: Cqe, solicited: bool) {
+        self.note_failed(true, request.id, entry.status);
+        entry._place = match &self.shared {
+            None if request.owner == self.qp => self.free(&self.receive, request, true),
             Some(shared) if shared.owns(&request) => shared.give_back(request),
             // It is none of these queues.
             _ => return,
-        }
+        };
         self.receive_cq.push(entry, solicited);
+    }
+
+    /// Frees a request, which may have a completion.
+    fn free<R: Request>(
+        &self,
+        lists: &IrqLock<WorkQueue<R>>,
+        request: KBox<R>,
+        has_completion: bool,
+    ) -> Option<Place> {
+        let keeps_place = has_completion && !self.is_of_process;
+        lists.with(|lists| lists.give_back(request, keeps_place))
     }
 
     /// Sets the queue pair and its number. Its consumer gets events from now on.

@@ -73,6 +73,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     // Shows P8.1.1-10.
     (
+        "a request keeps its place until its completion is polled, so that none is lost",
+        unpolled_completions_keep_places,
+    ),
+    // Shows P8.1.1-10.
+    (
         "a completion queue has room for all requests of the queue pairs on it",
         completion_queue_grows,
     ),
@@ -194,6 +199,47 @@ fn drain_has_room() -> Result<bool> {
     Ok(queue::size_for(11, 10).is_err())
 }
 
+fn unpolled_completions_keep_places() -> Result<bool> {
+    let (queues, cq) = queues()?;
+    let places = queues.queue_sizes().sends;
+    let fill = |places: usize| -> Result<bool> {
+        for id in 0..places {
+            post(&queues, u64::try_from(id)?)?;
+        }
+        Ok(post(&queues, 99) == Err(ENOMEM))
+    };
+    let complete = |status| {
+        while let Some(request) = queues.take_send() {
+            queues.complete_send(request, status);
+        }
+    };
+    let mut good = fill(places)?;
+    // Without a completion nobody polls.
+    complete(Status::Success);
+    good &= fill(places)?;
+    complete(Status::Flushed);
+    good &= post(&queues, 99) == Err(ENOMEM);
+    good &= cq.pop().is_some() && cq.pop().is_some();
+    good &= fill(2)?;
+    complete(Status::Flushed);
+    let mut receive = cbindings::ib_recv_wr::default();
+    receive.__bindgen_anon_1.wr_id = 5;
+    // SAFETY: It is a chain of one complete request, which has no memory.
+    let post_receive = || unsafe { queues.post_receive(&receive, null_mut()) };
+    for _ in 0..queues.queue_sizes().receives {
+        post_receive()?;
+    }
+    while let Some(request) = queues.take_receive() {
+        queues.complete_receive(request, Status::Flushed, 0, false, None);
+    }
+    good &= post_receive() == Err(ENOMEM);
+    // All of both queues are there, and the places are free when nobody will poll them.
+    good &= !queues.has_overrun();
+    cq.purge(QP);
+    good &= fill(places)?;
+    Ok(good && post_receive() == Ok(()))
+}
+
 /// Returns an entry of a queue pair.
 fn entry(qp: usize, id: u64) -> Cqe {
     Cqe {
@@ -205,6 +251,7 @@ fn entry(qp: usize, id: u64) -> Cqe {
         length: 0,
         invalidated: None,
         immediate: None,
+        _place: None,
     }
 }
 

@@ -12,6 +12,7 @@
 // Argues for P8.1.2-8.
 
 use crate::{
+    cq::Place,
     device,
     driver::Driver,
     errno,
@@ -45,6 +46,7 @@ use ext::{
     lock::IrqLock,
     new_irq_lock, //
 };
+use iwtrace::QpId;
 use kernel::{
     ffi,
     prelude::*,
@@ -74,6 +76,8 @@ pub(crate) struct SharedReceives {
     receives: IrqLock<WorkQueue<ReceiveRequest>>,
     // It marks the requests of this queue.
     owner: usize,
+    // The number of its device; 0 until it has one.
+    device: AtomicU32,
     pd: ProtectionDomain,
     sizes: SharedSizes,
     is_of_process: bool,
@@ -109,6 +113,7 @@ impl SharedReceives {
             pin_init!(Self {
                 receives <- new_irq_lock!(receives),
                 owner,
+                device: AtomicU32::new(0),
                 pd,
                 sizes,
                 is_of_process,
@@ -145,6 +150,14 @@ impl SharedReceives {
         self.is_of_process
     }
 
+    /// Returns the numbers for traces: it has none of a queue pair.
+    fn id(&self) -> QpId {
+        QpId {
+            device: self.device.load(Ordering::Relaxed),
+            number: 0,
+        }
+    }
+
     /// Posts a chain of Receives. May be called in any context.
     ///
     /// # Safety
@@ -156,7 +169,7 @@ impl SharedReceives {
         bad: *mut *const cbindings::ib_recv_wr,
     ) -> Result {
         // SAFETY: The caller promises what `post` requires.
-        unsafe { post(&self.receives, raw, bad, false) }
+        unsafe { post(&self.receives, raw, bad, false, || self.id()) }
     }
 
     /// Takes the oldest Receive. If fewer than the limit are left, the owner gets an event, once.
@@ -170,9 +183,11 @@ impl SharedReceives {
         Some(request)
     }
 
-    /// Takes back a Receive that is complete.
-    pub(crate) fn give_back(&self, request: KBox<ReceiveRequest>) {
-        self.receives.with(|receives| receives.give_back(request));
+    /// Takes back a Receive that is complete. Returns its place for its completion.
+    pub(crate) fn give_back(&self, request: KBox<ReceiveRequest>) -> Option<Place> {
+        let keeps_place = !self.is_of_process;
+        self.receives
+            .with(|receives| receives.give_back(request, keeps_place))
     }
 
     /// Says whether a request is one of this queue.
@@ -208,6 +223,9 @@ impl SharedReceives {
     ///
     /// It is not destroyed before [`Self::detach`] was called.
     unsafe fn attach(&self, srq: NonNull<cbindings::ib_srq>) {
+        // SAFETY: The core has set the device, which the queue keeps.
+        let device = unsafe { (*(*srq.as_ptr()).device).index };
+        self.device.store(device, Ordering::Relaxed);
         // INVARIANT: The caller promises it.
         self.ib_srq.with(|ib_srq| *ib_srq = Some(srq));
     }

@@ -146,7 +146,18 @@ qps_go() {
 	while kernel_qps | grep -q .; do ((--tries)) || { rdma resource show qp; return 1; }; sleep 0.1; done
 }
 
-plan $((${#cases[@]} + 11))
+# Completions that a process does not take are lost, and the device says so.
+overruns() {
+	local tracing=/sys/kernel/tracing status=0
+	echo >$tracing/trace
+	echo 1 >$tracing/events/iwarp/iwarp_cq_overrun/enable || return
+	hostile completions_that_nobody_takes || status=$?
+	echo 0 >$tracing/events/iwarp/iwarp_cq_overrun/enable
+	grep -E ' iwarp_cq_overrun: dev=[0-9]+ cq.id=[0-9]+ qp=[1-9][0-9]* wr_id=0x[0-9a-f]+ lost=1$' $tracing/trace || status=1
+	dmesg | grep 'iwarp: connection to 10.10.0.1:[0-9]* lost: a completion queue has overrun' && return $status
+}
+
+plan $((${#cases[@]} + 12))
 echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
@@ -156,6 +167,11 @@ for case in "${cases[@]}"; do
 	fi
 done
 check "nothing of these processes is left" nothing_left
+if [ "$type" = siw ]; then
+	skip "lost completions are traced and logged" "siw does neither"
+else
+	check "lost completions are traced and logged" overruns
+fi
 check "the kernel has queue pairs on the device" serve
 # Shows T9.
 check "queue pairs of the kernel are not connected by a process" not_of_processes
