@@ -283,10 +283,12 @@ vms() {
 	gate 'two VMs: against the in-tree client' 1200 pair in_tree c rust
 	gate 'siw builds' 300 siw
 	gate 'consumers of iWARP build' 600 verbs_consumers
+	gate 'open-iscsi is there' 300 in_root selftests/iwarp/open-iscsi.sh
 	settings='ROUNDS=3' gate 'iWARP: one VM' 900 one_vm iwarp_single
 	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp user'
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
 	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
+	gate 'iWARP: two VMs, SRP and iSER' 1800 iwarp iwarp_disks
 	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp user'
 }
 

@@ -5,93 +5,9 @@
 # target (nvmet-rdma) on the server. The disk is one in memory. The connections break during I/O, and the devices go.
 
 . ./lib.sh
+. ./disks.sh
+. ./nvme.sh
 need_pair
-
-nqn=nqn.2014-08.org.example:disk
-config=/sys/kernel/config/nvmet
-megabytes=48
-# What drop_packets drops.
-port=4420
-
-# at_target FUNCTION ARGUMENT...: the server runs a function of this script.
-at_target() { on_server "$(declare -p nqn config megabytes port); $(declare -f "$1"); set -e; $*"; }
-
-target_begins() {
-	modprobe nvmet-rdma
-	modprobe brd rd_nr=1 rd_size=$((megabytes * 1024))
-	mountpoint -q /sys/kernel/config || mount -t configfs config /sys/kernel/config
-	mkdir -p "$config/subsystems/$nqn/namespaces/1"
-	cd "$config/subsystems/$nqn" || return
-	echo 1 >attr_allow_any_host
-	echo /dev/ram0 >namespaces/1/device_path
-	echo 1 >namespaces/1/enable
-}
-
-# listen NUMBER FAMILY ADDRESS
-listen() {
-	mkdir "$config/ports/$1"
-	cd "$config/ports/$1" || return
-	echo rdma >addr_trtype
-	echo "$2" >addr_adrfam
-	echo "$3" >addr_traddr
-	echo "$port" >addr_trsvcid
-	ln -s "$config/subsystems/$nqn" subsystems/
-}
-
-target_ends() {
-	rm "$config"/ports/*/subsystems/*
-	rmdir "$config"/ports/* "$config/subsystems/$nqn/namespaces/1" "$config/subsystems/$nqn"
-	# A queue that was closed is freed some time afterwards.
-	for _ in {1..60}; do
-		if modprobe -r nvmet-rdma brd; then return; fi
-		sleep 0.5
-	done
-	return 1
-}
-
-# The disk as it is there, without what the page cache has of it.
-target_hash() { dd if=/dev/ram0 bs=1M count="$1" iflag=direct,count_bytes status=none | sha256sum; }
-
-serves() { at_target target_begins && at_target listen 1 ipv4 0.0.0.0 && at_target listen 2 ipv6 ::; }
-
-# Prints the disk on this machine. Fails if there is none.
-disk() {
-	local found=(/dev/nvme*n1)
-	[ -b "${found[0]}" ] && echo "${found[0]}"
-}
-comes_true() {
-	local left=240
-	until "$@"; do
-		sleep 0.5
-		((--left)) || return 1
-	done
-}
-attribute() { cat /sys/class/nvme/nvme*/"$1"; }
-
-# connects ADDRESS [OPTIONS]: a busy machine may be silent for longer than the 5 seconds that are the default.
-connects() {
-	local wanted="transport=rdma,traddr=$1,trsvcid=$port,nqn=$nqn,reconnect_delay=1,ctrl_loss_tmo=300,keep_alive_tmo=60${2:+,$2}"
-	timeout 120 tee /dev/nvme-fabrics <<<"$wanted" && comes_true disk
-}
-disconnects() { timeout 120 tee /sys/class/nvme/nvme*/delete_controller <<<1 && comes_true not disk; }
-
-# has_connections COUNT: so many of the host's are over the device.
-connections() { rdma resource show cm_id | grep "link $RDMA_DEVICE/1 " | grep nvme_rdma; }
-has_connections() {
-	connections
-	[ "$(connections | grep -c CONNECT)" -eq "$1" ]
-}
-
-# goes_and_returns BLOCK: random bytes go there and back in blocks of that size, past the page cache of either machine.
-goes_and_returns() {
-	local disk count=$(($1 < 262144 ? 1048576 / $1 : 4)) size here there
-	size=$((count * $1))
-	disk=$(disk) && random_file /tmp/random $size || return
-	dd if=/tmp/random of="$disk" bs="$1" oflag=direct status=none || return
-	dd if="$disk" of=/tmp/read bs="$1" count=$count iflag=direct status=none && cmp /tmp/random /tmp/read || return
-	here=$(sha256sum </tmp/random) there=$(at_target target_hash $size) || return
-	[ "$here" = "$there" ] || { echo "host $here, target $there"; return 1; }
-}
 
 # Requests for polled queues are completed by who waits for them.
 polled() {
@@ -124,22 +40,6 @@ resets() {
 	done
 }
 
-# Both ends are told that the connection is no more. What tells them must pass.
-breaks() {
-	sleep 2
-	nft -f - <<-END
-		table inet broken {
-			chain in { type filter hook input priority 0; tcp sport $port tcp flags & rst == 0 reject with tcp reset; }
-			chain out { type filter hook output priority 0; tcp dport $port tcp flags & rst == 0 reject with tcp reset; }
-		}
-	END
-	sleep 1
-	nft delete table inet broken
-}
-drop_packets_for_8_seconds() { sleep 1 && drop_packets && sleep 8 && pass_packets; }
-renew() { timeout 120 rdma link del "$RDMA_DEVICE" && sleep 1 && rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0; }
-renew_at_target() { sleep 2 && at_target renew; }
-
 # The most that a queue of the host has at once are 98 requests. An answer to one of these is 7 RDMA Writes and a Send, and the queue
 # pair of the target has room for 512 requests: they are 64 answers, without a place left for what drains the queue.
 reads_deeply() {
@@ -154,21 +54,7 @@ reads_deeply() {
 	return $status
 }
 
-# cuts_off COMMAND...: the command takes the disk away, and the I/O that was under way ends.
-cuts_off() {
-	local user status=0 disk
-	disk=$(disk) || return
-	fio --name=busy --filename="$disk" --rw=randrw --bsrange=4k-1M --direct=1 --ioengine=libaio --iodepth=16 --time_based --runtime=600 \
-		>/tmp/busy.log 2>&1 &
-	user=$!
-	sleep 3
-	"$@" || status=$?
-	timeout 120 tail --pid=$user -f /dev/null || { echo "the I/O does not end"; return 1; }
-	if wait $user; then echo "it did not fail"; return 1; fi
-	comes_true not disk && return $status
-}
-delete_device() { timeout 120 rdma link del "$RDMA_DEVICE"; }
-device_returns() { rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0 && connects "$SERVER_ADDR" && goes_and_returns 65536; }
+device_returns() { add_device && connects "$SERVER_ADDR" && goes_and_returns 65536; }
 
 refused() { not connects "$SERVER_ADDR" trsvcid=4421; }
 # shellcheck disable=SC2153 # the VM sets it
