@@ -16,7 +16,7 @@ TIME ?= 60
 ONLY ?=
 KEEP ?=
 
-# The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory and
+# The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp, siw or strict), that of a pair's server if it is another one, virtual CPUs, memory and
 # that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL= boots another kernel than the stock one: debug, rt-debug, uml or uml-debug.
 RDMA ?= rxe
 PEER_RDMA ?= $(RDMA)
@@ -32,9 +32,10 @@ export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)'
-built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)
+built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)$(strict)
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
+strict = $(if $(filter strict,$(RDMA) $(PEER_RDMA)), && nice scripts/enter selftests/strict/strict.sh $(if $(KERNEL),$(KERNEL)-)strict)
 
 .PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts interop bench bench-time hostile deb release fmt clean distclean help
 
@@ -150,5 +151,5 @@ distclean: clean ## remove the cache too: build root, kernel metadata, downloads
 help: ## this list
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } \
 		/^[a-z0-9_-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s.\nRDMA is rxe, siw, iwarp-tcp or iwarp-sctp. docs/testing.md has more.\n' \
+	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s.\nRDMA is rxe, siw, iwarp-tcp, iwarp-sctp or strict. docs/testing.md has more.\n' \
 		'$(KERNEL)' '$(RDMA)' '$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'

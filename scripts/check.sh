@@ -178,6 +178,9 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
+# A device that is strict about DMA.
+strict() { in_root selftests/strict/strict.sh "${KERNEL:+$KERNEL-}strict"; }
+
 # Consumers of kernel verbs for iwarp-rfc7306.sh and iwarp-rnbd.sh.
 verbs_consumers() {
 	local prefix=${KERNEL:+$KERNEL-}
@@ -264,6 +267,8 @@ uml_short() {
 stock() {
 	local name=${1:-stock kernel}
 	gate "$name: one VM" 900 one_vm stock_single
+	gate "$name: the strict device builds" 600 strict
+	rdma=strict gate "$name: one VM, the strict device" 600 one_vm strict.sh
 	settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1' gate "$name: two VMs" 1200 pair stock
 	gate "$name: against the in-tree server" 600 pair mount.sh rust c
 	gate "$name: against the in-tree client" 600 pair mount.sh c rust

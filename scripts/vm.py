@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 from machines import CACHE, DIED, KERNEL, SRC, added, complain, qemu, uml
 
 RUNS = SRC / "build/vm"
-RDMA = ("rxe", "siw", "iwarp-tcp", "iwarp-sctp")
+RDMA = ("rxe", "strict", "siw", "iwarp-tcp", "iwarp-sctp")
 RUNS_KEPT = 30
 BOOTS = 3
 MACHINES = uml if KERNEL.uml else qemu
@@ -122,7 +122,7 @@ def main():
     for module, rdma in single_vm if options.kind == "single" else two:
         for file in added(options, module, rdma):
             if not file.exists():
-                builder = "selftests/iwarp/siw.sh" if file.name == "siw.ko" else "`make module`"
+                builder = {"siw.ko": "selftests/iwarp/siw.sh", "rdma_rxe.ko": "selftests/strict/strict.sh"}.get(file.name, "`make module`")
                 sys.exit(f"vm: {file} is not there; {builder} builds it")
 
     if options.kind == "pair" and "rxe" in (options.rdma, options.peer_rdma) and not KERNEL.has("RDMA_RXE"):

@@ -145,7 +145,8 @@ def module_layer(modules):
 
 def added(options, module, rdma):
     """Returns the modules that a machine has besides the kernel's. Where the in-tree module is under test, our second one is there if
-    it was built; siw is there for the stock kernel, which lacks it, if a machine of the run needs it or it was built."""
+    it was built; siw is there for the stock kernel, which lacks it, if a machine of the run needs it or it was built. The strict device
+    is an rxe, and takes its place."""
     if module == "installed":
         return []
     iwarp = options.built / "iwarp.ko"
@@ -153,6 +154,7 @@ def added(options, module, rdma):
     wanted += [iwarp] if module == "rust" or rdma.startswith("iwarp-") or iwarp.exists() else []
     siw = SRC / "build/siw/siw.ko"
     wanted += [siw] if KERNEL.stock and (rdma == "siw" or siw.exists()) else []
+    wanted += [SRC / "build" / "-".join(filter(None, (KERNEL.name, "strict"))) / "rdma_rxe.ko"] if rdma == "strict" else []
     return wanted
 
 
@@ -180,8 +182,11 @@ class Machine:
         self.interactive = options.interactive and role != "server"
         self.memory = options.peer_memory if role == "server" else options.memory
         size = shutil.get_terminal_size()
+        # What the strict device says on the wire is what rxe says.
+        link = {"strict": "rxe"}
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
-                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": rdma, "PEER_RDMA": options.peer_rdma,
+                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": link.get(rdma, rdma),
+                  "PEER_RDMA": link.get(options.peer_rdma, options.peer_rdma), "STRICT": "yes" if rdma == "strict" else "",
                   "KERNEL": KERNEL.name}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
         if role != "single":

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Limits of the profile. What a user of the device asks for beyond them fails
+ * as with the adapter's driver; a work request beyond what its queue pair was
+ * made for is a fault.
+ *
+ * rxe rounds queues up, and forgets what it has sent. So that a queue that is
+ * too small is found, each work request counts from when it is posted until its
+ * completion, or a later one of that queue, was polled.
+ */
+#include <linux/log2.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "limits.h"
+#include "strict.h"
+
+/* The operations of rxe. */
+static struct ib_device_ops rxe;
+/* The profile of devices that are made from now on. */
+static const struct strict_profile *profile;
+
+/* A work request that may not have completed. */
+struct posted {
+	u64 id;
+	bool signaled;
+};
+
+struct ring {
+	struct posted *entries;
+	unsigned int size;
+	/* Count without end; an entry is at the remainder. */
+	unsigned int head, tail;
+};
+
+/* What stands behind rxe's own part of a queue pair. */
+struct strict_qp {
+	spinlock_t lock;		/* protects the rings */
+	struct ib_qp_cap cap;
+	struct ring send, receive;
+	bool signals_all;
+	bool limited;
+};
+
+/* All queue pairs. Completions may be of one that is gone. */
+static DEFINE_XARRAY_FLAGS(queue_pairs, XA_FLAGS_LOCK_IRQ);
+
+static struct strict_qp *strict_qp(struct ib_qp *qp)
+{
+	return (void *)qp + rxe.size_ib_qp;
+}
+
+static unsigned int limit(unsigned int wanted, unsigned int ours)
+{
+	return wanted ? min(wanted, ours) : ours;
+}
+
+static int query_device(struct ib_device *device, struct ib_device_attr *attr,
+			struct ib_udata *udata)
+{
+	int status = rxe.query_device(device, attr, udata);
+
+	if (status)
+		return status;
+	attr->max_send_sge = limit(profile->send_sge, attr->max_send_sge);
+	attr->max_recv_sge = limit(profile->recv_sge, attr->max_recv_sge);
+	attr->max_sge_rd = limit(profile->sge_rd, attr->max_sge_rd);
+	attr->max_qp_wr = limit(profile->qp_wr, attr->max_qp_wr);
+	attr->max_fast_reg_page_list_len =
+		limit(profile->reg_pages, attr->max_fast_reg_page_list_len);
+	attr->max_qp_rd_atom =
+		limit(profile->answers_reads, attr->max_qp_rd_atom);
+	attr->max_qp_init_rd_atom =
+		limit(profile->sends_reads, attr->max_qp_init_rd_atom);
+	/* They would go past the device addresses. */
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	return 0;
+}
+
+static int create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
+		     struct uverbs_attr_bundle *attrs)
+{
+	if (attr->comp_vector >= cq->device->num_comp_vectors)
+		return -EINVAL;
+	return rxe.create_cq(cq, attr, attrs);
+}
+
+static bool exceeds(const struct ib_device_attr *limits,
+		    const struct ib_qp_cap *cap)
+{
+	return cap->max_send_wr > limits->max_qp_wr ||
+	       cap->max_recv_wr > limits->max_qp_wr ||
+	       cap->max_send_sge > limits->max_send_sge ||
+	       cap->max_recv_sge > limits->max_recv_sge;
+}
+
+static u32 rounded(u32 wanted, u32 most)
+{
+	return min_t(u32, roundup_pow_of_two(max(wanted, 1U)), most);
+}
+
+static int make_ring(struct ring *ring, unsigned int size)
+{
+	ring->size = size;
+	ring->entries = kvcalloc(max(size, 1U), sizeof(*ring->entries),
+				 GFP_KERNEL);
+	return ring->entries ? 0 : -ENOMEM;
+}
+
+static void free_rings(struct strict_qp *strict)
+{
+	kvfree(strict->send.entries);
+	kvfree(strict->receive.entries);
+}
+
+static int create_qp(struct ib_qp *qp, struct ib_qp_init_attr *init,
+		     struct ib_udata *udata)
+{
+	const struct ib_device_attr *limits = &qp->device->attrs;
+	struct strict_qp *strict = strict_qp(qp);
+	struct ib_qp_cap cap = init->cap;
+	int status;
+
+	if (exceeds(limits, &cap))
+		return -EINVAL;
+	if (profile->rounds) {
+		cap.max_send_wr = rounded(cap.max_send_wr, limits->max_qp_wr);
+		cap.max_recv_wr = rounded(cap.max_recv_wr, limits->max_qp_wr);
+		cap.max_recv_sge = rounded(cap.max_recv_sge,
+					   limits->max_recv_sge);
+	}
+	spin_lock_init(&strict->lock);
+	status = make_ring(&strict->send, cap.max_send_wr) ?:
+		 make_ring(&strict->receive, cap.max_recv_wr);
+	if (status)
+		goto free;
+	strict->cap = cap;
+	strict->limited = !udata;
+	strict->signals_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	status = xa_err(xa_store_irq(&queue_pairs, (uintptr_t)qp, strict,
+				     GFP_KERNEL));
+	if (status)
+		goto free;
+	status = rxe.create_qp(qp, init, udata);
+	if (status)
+		goto erase;
+	init->cap = cap;
+	return 0;
+
+erase:
+	xa_erase_irq(&queue_pairs, (uintptr_t)qp);
+free:
+	free_rings(strict);
+	return status;
+}
+
+static int destroy_qp(struct ib_qp *qp, struct ib_udata *udata)
+{
+	struct strict_qp *strict = strict_qp(qp);
+	int status = rxe.destroy_qp(qp, udata);
+
+	if (status)
+		return status;
+	xa_erase_irq(&queue_pairs, (uintptr_t)qp);
+	free_rings(strict);
+	return 0;
+}
+
+static int modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
+		     struct ib_udata *udata)
+{
+	const struct ib_device_attr *limits = &qp->device->attrs;
+
+	if ((mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	     attr->max_rd_atomic > limits->max_qp_init_rd_atom) ||
+	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	     attr->max_dest_rd_atomic > limits->max_qp_rd_atom))
+		return -EINVAL;
+	return rxe.modify_qp(qp, attr, mask, udata);
+}
+
+static struct ib_mr *alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
+			      u32 pages)
+{
+	if (pages > pd->device->attrs.max_fast_reg_page_list_len)
+		return ERR_PTR(-EINVAL);
+	return rxe.alloc_mr(pd, type, pages);
+}
+
+/* Whether the queue has room for one more, which it then has. */
+static bool enter(struct ring *ring, u64 id, bool signaled)
+{
+	if (ring->head - ring->tail >= ring->size)
+		return false;
+	ring->entries[ring->head++ % ring->size] =
+		(struct posted){ id, signaled };
+	return true;
+}
+
+/* Ends the request that completed, and all before it. */
+static bool leave(struct ring *ring, u64 id, bool failed)
+{
+	unsigned int at;
+
+	for (at = ring->tail; at != ring->head; at++) {
+		struct posted *entry = &ring->entries[at % ring->size];
+
+		if (entry->id == id && (entry->signaled || failed)) {
+			ring->tail = at + 1;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int refuse(struct ib_qp *qp, const char *what, unsigned int wanted,
+		  unsigned int most)
+{
+	strict_report(STRICT_LIMIT, NULL, "queue pair %u: %s: %u, of %u",
+		      qp->qp_num, what, wanted, most);
+	return -EINVAL;
+}
+
+static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
+{
+	const struct ib_device_attr *limits = &qp->device->attrs;
+	struct strict_qp *strict = strict_qp(qp);
+	bool signaled = strict->signals_all ||
+			wr->send_flags & IB_SEND_SIGNALED;
+
+	if (wr->opcode == IB_WR_RDMA_READ && wr->num_sge > limits->max_sge_rd)
+		return refuse(qp, "elements of a Read", wr->num_sge,
+			      limits->max_sge_rd);
+	if (wr->num_sge > strict->cap.max_send_sge)
+		return refuse(qp, "elements", wr->num_sge,
+			      strict->cap.max_send_sge);
+	if (!enter(&strict->send, wr->wr_id, signaled))
+		return refuse(qp, "requests in the Send queue",
+			      strict->send.size + 1, strict->send.size);
+	return 0;
+}
+
+static int post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+		     const struct ib_send_wr **bad)
+{
+	struct strict_qp *strict = strict_qp(qp);
+	const struct ib_send_wr *each;
+	unsigned long flags;
+	unsigned int before;
+	int status = 0;
+
+	if (!strict->limited)
+		return rxe.post_send(qp, wr, bad);
+	spin_lock_irqsave(&strict->lock, flags);
+	before = strict->send.head;
+	for (each = wr; each && !status; each = each->next)
+		status = check_send(qp, each);
+	*bad = wr;
+	if (!status)
+		status = rxe.post_send(qp, wr, bad);
+	if (status) {
+		strict->send.head = before;
+		/* Those before the bad one are posted. */
+		for (each = wr; each != *bad; each = each->next)
+			strict->send.head++;
+	}
+	spin_unlock_irqrestore(&strict->lock, flags);
+	return status;
+}
+
+static int post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+		     const struct ib_recv_wr **bad)
+{
+	struct strict_qp *strict = strict_qp(qp);
+	const struct ib_recv_wr *each;
+	unsigned long flags;
+	unsigned int before;
+	int status = 0;
+
+	if (!strict->limited)
+		return rxe.post_recv(qp, wr, bad);
+	spin_lock_irqsave(&strict->lock, flags);
+	before = strict->receive.head;
+	for (each = wr; each && !status; each = each->next) {
+		if (each->num_sge > strict->cap.max_recv_sge)
+			status = refuse(qp, "elements of a Receive",
+					each->num_sge,
+					strict->cap.max_recv_sge);
+		else if (!enter(&strict->receive, each->wr_id, true))
+			status = refuse(qp, "requests in the Receive queue",
+					strict->receive.size + 1,
+					strict->receive.size);
+	}
+	*bad = wr;
+	if (!status)
+		status = rxe.post_recv(qp, wr, bad);
+	if (status) {
+		strict->receive.head = before;
+		for (each = wr; each != *bad; each = each->next)
+			strict->receive.head++;
+	}
+	spin_unlock_irqrestore(&strict->lock, flags);
+	return status;
+}
+
+static void completed(const struct ib_wc *wc)
+{
+	struct strict_qp *strict;
+	unsigned long flags;
+
+	xa_lock_irqsave(&queue_pairs, flags);
+	strict = xa_load(&queue_pairs, (uintptr_t)wc->qp);
+	if (strict) {
+		spin_lock(&strict->lock);
+		/* If it failed, nothing says of which queue it is. */
+		if (!leave(&strict->send, wc->wr_id, wc->status))
+			leave(&strict->receive, wc->wr_id, wc->status);
+		spin_unlock(&strict->lock);
+	}
+	xa_unlock_irqrestore(&queue_pairs, flags);
+}
+
+static int poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
+{
+	int polled = rxe.poll_cq(cq, count, wc), i;
+
+	for (i = 0; i < polled; i++)
+		completed(&wc[i]);
+	return polled;
+}
+
+/* Gives a device that is about to be registered the limits of the profile. */
+int strict_limit(struct ib_device *device)
+{
+	struct ib_device_ops *ops = &device->ops;
+
+	profile = strict_profile(strict_settings.profile);
+	if (!profile) {
+		pr_err("strict: there is no profile %s\n",
+		       strict_settings.profile);
+		return -EINVAL;
+	}
+	if (!rxe.query_device)
+		rxe = *ops;
+	ops->query_device = query_device;
+	ops->create_cq = create_cq;
+	ops->create_qp = create_qp;
+	ops->destroy_qp = destroy_qp;
+	ops->modify_qp = modify_qp;
+	ops->alloc_mr = alloc_mr;
+	ops->post_send = post_send;
+	ops->post_recv = post_recv;
+	ops->poll_cq = poll_cq;
+	ops->size_ib_qp = rxe.size_ib_qp + sizeof(struct strict_qp);
+	if (profile->vectors)
+		device->num_comp_vectors = profile->vectors;
+	return 0;
+}

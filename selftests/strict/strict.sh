@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# strict.sh [KERNEL-]strict: builds the strict device (README.md) from the kernel's own rxe and the files here, for the kernel of the build
+# root: build/[KERNEL-]strict/rdma_rxe.ko. Runs in the build root.
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+copy=build/$1 rxe=drivers/infiniband/sw/rxe
+
+for option in ARCH_HAS_DMA_OPS NEED_SG_DMA_LENGTH; do
+	grep -q "^CONFIG_$option=y" /kernel/build/.config ||
+		{ echo "error: devices cannot have DMA operations of their own in a kernel without CONFIG_$option" >&2; exit 1; }
+done
+mkdir -p "$copy"
+if [ -e "/kernel/source/$rxe/rxe.c" ]; then
+	# With the changes that this kernel was built with (scripts/testkernel).
+	cp -u "/kernel/source/$rxe"/* "$copy"
+elif [ ! -e "$copy/rxe.c" ]; then
+	series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
+	tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --strip-components=5 "linux-source-$series/$rxe"
+fi
+cp -u selftests/strict/{Kbuild,*.[ch]} "$copy"
+compiler=(CC=x86_64-linux-gnu-gcc-14)
+if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=(LLVM=1); fi
+if grep -q '^CONFIG_UML=y' /kernel/build/.config; then compiler+=(ARCH=um KCFLAGS=-Wno-null-pointer-arithmetic); fi
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "${compiler[@]}" CONFIG_RDMA_RXE=m -j"$(nproc)" modules

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tests of the strict device: it finds each kind of fault, and none where there
+ * is none. They post work requests to two queue pairs of the device that are
+ * connected to each other. The kernel log has the results.
+ */
+#include <linux/completion.h>
+#include <linux/dma-map-ops.h>
+#include <linux/etherdevice.h>
+#include <linux/platform_device.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+
+#include "strict.h"
+
+#define LEN 3000
+/* A power of two, so profiles make no queue larger. */
+#define QUEUE 8
+
+struct rig {
+	struct ib_device *device;
+	struct device *dma;
+	/* Another device that memory is mapped for. */
+	struct platform_device *other;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	struct ib_qp *sender, *receiver;
+	void *from, *to;
+};
+
+static int posted_status;
+
+static void done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	if (wc->status)
+		posted_status = wc->status;
+}
+
+static struct ib_cqe cqe = { .done = done };
+
+static void fill(struct rig *rig)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * PAGE_SIZE; i++)
+		((u8 *)rig->from)[i] = i % 251;
+	memset(rig->to, 0, 2 * PAGE_SIZE);
+}
+
+static int post_send(struct ib_qp *qp, struct ib_send_wr *wr)
+{
+	wr->wr_cqe = &cqe;
+	wr->send_flags = IB_SEND_SIGNALED;
+	return ib_post_send(qp, wr, NULL);
+}
+
+/* Waits for that many completions. */
+static int wait_for(struct rig *rig, int count)
+{
+	unsigned long stop = jiffies + 20 * HZ;
+
+	while (count > 0) {
+		count -= ib_process_cq_direct(rig->cq, count);
+		if (time_after(jiffies, stop))
+			return -ETIMEDOUT;
+		if (count > 0)
+			msleep(20);
+	}
+	return posted_status ? -EIO : 0;
+}
+
+/* Sends from one device address to another one. */
+static int send(struct rig *rig, u64 from, u64 to, u32 len)
+{
+	struct ib_sge source = { from, len, rig->pd->local_dma_lkey };
+	struct ib_sge sink = { to, len, rig->pd->local_dma_lkey };
+	struct ib_recv_wr receive = {
+		.wr_cqe = &cqe, .sg_list = &sink, .num_sge = 1,
+	};
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND, .sg_list = &source, .num_sge = 1,
+	};
+	int status;
+
+	posted_status = 0;
+	status = ib_post_recv(rig->receiver, &receive, NULL);
+	if (!status)
+		status = post_send(rig->sender, &wr);
+	return status ?: wait_for(rig, 2);
+}
+
+static u64 map(struct rig *rig, void *memory, enum dma_data_direction direction)
+{
+	return dma_map_single(rig->dma, memory, LEN, direction);
+}
+
+static void unmap(struct rig *rig, u64 address,
+		  enum dma_data_direction direction)
+{
+	dma_unmap_single(rig->dma, address, LEN, direction);
+}
+
+/* Sends LEN bytes that are mapped as `direction` says to a good Receive. */
+static int send_from(struct rig *rig, u64 from, u32 len)
+{
+	u64 to = dma_map_single(rig->dma, rig->to, 2 * PAGE_SIZE,
+				DMA_FROM_DEVICE);
+	int status = send(rig, from, to, len);
+
+	dma_unmap_single(rig->dma, to, 2 * PAGE_SIZE, DMA_FROM_DEVICE);
+	return status;
+}
+
+static int data_arrives_with_the_unmap(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	u64 to = map(rig, rig->to, DMA_FROM_DEVICE);
+	int status = send(rig, from, to, LEN);
+	bool early = !memcmp(rig->to, rig->from, 16);
+
+	unmap(rig, to, DMA_FROM_DEVICE);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status ?: early || memcmp(rig->to, rig->from, LEN) ? -EINVAL : 0;
+}
+
+static int data_arrives_with_a_sync(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	u64 to = map(rig, rig->to, DMA_FROM_DEVICE);
+	int status;
+
+	memset(rig->from, 0x11, 100);
+	dma_sync_single_for_device(rig->dma, from, 100, DMA_TO_DEVICE);
+	status = send(rig, from, to, LEN);
+	dma_sync_single_for_cpu(rig->dma, to, 200, DMA_FROM_DEVICE);
+	if (!status && (memcmp(rig->to, rig->from, 200) ||
+			!memcmp(rig->to + 200, rig->from + 200, 100)))
+		status = -EINVAL;
+	unmap(rig, to, DMA_FROM_DEVICE);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int after_unmap(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+
+	unmap(rig, from, DMA_TO_DEVICE);
+	return send_from(rig, from, LEN);
+}
+
+static int receive_after_unmap(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	u64 to = map(rig, rig->to, DMA_FROM_DEVICE);
+	int status;
+
+	unmap(rig, to, DMA_FROM_DEVICE);
+	status = send(rig, from, to, LEN);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int beyond_the_end(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	int status = send_from(rig, from, LEN + 1);
+
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int before_the_beginning(struct rig *rig)
+{
+	u64 from = map(rig, rig->from + 64, DMA_TO_DEVICE);
+	int status = send_from(rig, from - 1, 1);
+
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int pointer_for_an_address(struct rig *rig)
+{
+	return send_from(rig, (uintptr_t)rig->from, LEN);
+}
+
+static int read_of_what_is_for_writing(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_FROM_DEVICE);
+	int status = send_from(rig, from, LEN);
+
+	unmap(rig, from, DMA_FROM_DEVICE);
+	return status;
+}
+
+static int write_to_what_is_for_reading(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	u64 to = map(rig, rig->to, DMA_TO_DEVICE);
+	int status = send(rig, from, to, LEN);
+
+	unmap(rig, to, DMA_TO_DEVICE);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int mapped_for_another(struct rig *rig)
+{
+	struct device *other = &rig->other->dev;
+	u64 from = dma_map_single(other, rig->from, LEN, DMA_TO_DEVICE);
+	int status = send_from(rig, from, LEN);
+
+	dma_unmap_single(other, from, LEN, DMA_TO_DEVICE);
+	return status;
+}
+
+static int not_given_back(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	int status;
+
+	dma_sync_single_for_cpu(rig->dma, from, LEN, DMA_TO_DEVICE);
+	status = send_from(rig, from, LEN);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int written_without_a_sync(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	int status;
+
+	((u8 *)rig->from)[LEN - 1] ^= 1;
+	status = send_from(rig, from, LEN);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int written_while_it_is_the_devices(struct rig *rig)
+{
+	u64 to = map(rig, rig->to, DMA_FROM_DEVICE);
+
+	((u8 *)rig->to)[LEN - 1] = 1;
+	unmap(rig, to, DMA_FROM_DEVICE);
+	return 0;
+}
+
+static int unmapped_in_part(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+
+	strict_operations.unmap_phys(rig->dma, from, LEN - 1, DMA_TO_DEVICE, 0);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return 0;
+}
+
+static int unmapped_twice(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+
+	unmap(rig, from, DMA_TO_DEVICE);
+	strict_operations.unmap_phys(rig->dma, from, LEN, DMA_TO_DEVICE, 0);
+	return 0;
+}
+
+static int synced_beyond_the_end(struct rig *rig)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+
+	strict_operations.sync_single_for_device(rig->dma, from + 1, LEN,
+						 DMA_TO_DEVICE);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return 0;
+}
+
+static int too_long_a_segment(struct rig *rig)
+{
+	struct device *other = &rig->other->dev;
+	struct scatterlist sg;
+	int mapped;
+
+	sg_init_one(&sg, rig->from, LEN);
+	dma_set_max_seg_size(other, LEN - 1);
+	mapped = strict_operations.map_sg(other, &sg, 1, DMA_TO_DEVICE, 0);
+	dma_set_max_seg_size(other, UINT_MAX);
+	return mapped == -EINVAL ? 0 : -EIO;
+}
+
+static int left_mapped(struct rig *rig)
+{
+	struct device *other = &rig->other->dev;
+	unsigned int left;
+
+	strict_operations.map_phys(other, virt_to_phys(rig->from), LEN,
+				   DMA_TO_DEVICE, 0);
+	spin_lock_irq(&strict_lock);
+	left = strict_left(other);
+	spin_unlock_irq(&strict_lock);
+	return left == 1 ? 0 : -EIO;
+}
+
+/* Posts the registration of a mapped list, and an RDMA Write to it. */
+static int write_to_region(struct rig *rig, struct ib_mr *mr, u64 from)
+{
+	struct ib_sge source = { from, LEN, rig->pd->local_dma_lkey };
+	struct ib_reg_wr reg = {
+		.wr.opcode = IB_WR_REG_MR, .mr = mr, .key = mr->rkey,
+		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+	struct ib_rdma_wr write = {
+		.wr.opcode = IB_WR_RDMA_WRITE, .wr.sg_list = &source,
+		.wr.num_sge = 1, .remote_addr = mr->iova, .rkey = mr->rkey,
+	};
+	int status;
+
+	posted_status = 0;
+	status = post_send(rig->receiver, &reg.wr);
+	if (!status)
+		status = wait_for(rig, 1);
+	if (!status)
+		status = post_send(rig->sender, &write.wr);
+	return status ?: wait_for(rig, 1);
+}
+
+/* A region of two entries, which is written to before or after the unmap. */
+static int region(struct rig *rig, bool mapped)
+{
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	struct scatterlist sgl[2];
+	struct ib_mr *mr;
+	int status = -EIO;
+
+	sg_init_table(sgl, 2);
+	sg_set_buf(&sgl[0], rig->to + 100, PAGE_SIZE - 100);
+	sg_set_buf(&sgl[1], rig->to + PAGE_SIZE, PAGE_SIZE);
+	mr = ib_alloc_mr(rig->pd, IB_MR_TYPE_MEM_REG, 2);
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	if (ib_dma_map_sg(rig->device, sgl, 2, DMA_FROM_DEVICE) <= 0)
+		goto out;
+	if (ib_map_mr_sg(mr, sgl, strict_settings.merge ? 1 : 2, NULL,
+			 PAGE_SIZE) == (strict_settings.merge ? 1 : 2)) {
+		if (!mapped)
+			ib_dma_unmap_sg(rig->device, sgl, 2, DMA_FROM_DEVICE);
+		status = write_to_region(rig, mr, from);
+	}
+	if (mapped)
+		ib_dma_unmap_sg(rig->device, sgl, 2, DMA_FROM_DEVICE);
+	if (!status && mapped && memcmp(rig->to + 100, rig->from, LEN))
+		status = -EINVAL;
+out:
+	ib_dereg_mr(mr);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return status;
+}
+
+static int region_is_written(struct rig *rig)
+{
+	return region(rig, true);
+}
+
+static int region_of_unmapped_memory(struct rig *rig)
+{
+	return region(rig, false);
+}
+
+static int more_elements_than_asked_for(struct rig *rig)
+{
+	struct ib_sge source[2] = {};
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND, .sg_list = source, .num_sge = 2,
+	};
+
+	return post_send(rig->sender, &wr) == -EINVAL ? 0 : -EIO;
+}
+
+/* What is posted stays there, so this comes last. */
+static int more_requests_than_asked_for(struct rig *rig)
+{
+	struct ib_recv_wr receive = { .wr_cqe = &cqe };
+	unsigned int i;
+
+	for (i = 0; i < QUEUE; i++) {
+		if (ib_post_recv(rig->receiver, &receive, NULL))
+			return -EIO;
+	}
+	return ib_post_recv(rig->receiver, &receive, NULL) == -EINVAL ? 0 : -EIO;
+}
+
+static int more_pages_than_the_device_has(struct rig *rig)
+{
+	u32 most = rig->device->attrs.max_fast_reg_page_list_len;
+	struct ib_mr *mr = ib_alloc_mr(rig->pd, IB_MR_TYPE_MEM_REG, most + 1);
+
+	if (!IS_ERR(mr))
+		ib_dereg_mr(mr);
+	return IS_ERR(mr) ? 0 : -EIO;
+}
+
+static const struct test {
+	const char *name;
+	int (*run)(struct rig *rig);
+	enum strict_fault fault;	/* STRICT_FAULTS: none */
+} tests[] = {
+#define TEST(function, fault) { #function, function, fault }
+	TEST(data_arrives_with_the_unmap, STRICT_FAULTS),
+	TEST(data_arrives_with_a_sync, STRICT_FAULTS),
+	TEST(region_is_written, STRICT_FAULTS),
+	TEST(after_unmap, STRICT_AFTER_UNMAP),
+	TEST(receive_after_unmap, STRICT_AFTER_UNMAP),
+	TEST(region_of_unmapped_memory, STRICT_AFTER_UNMAP),
+	TEST(beyond_the_end, STRICT_OUTSIDE),
+	TEST(before_the_beginning, STRICT_OUTSIDE),
+	TEST(pointer_for_an_address, STRICT_OUTSIDE),
+	TEST(read_of_what_is_for_writing, STRICT_DIRECTION),
+	TEST(write_to_what_is_for_reading, STRICT_DIRECTION),
+	TEST(mapped_for_another, STRICT_FOREIGN),
+	TEST(not_given_back, STRICT_CPU_OWNS),
+	TEST(written_without_a_sync, STRICT_NOT_SYNCED),
+	TEST(written_while_it_is_the_devices, STRICT_CPU_WROTE),
+	TEST(unmapped_in_part, STRICT_BAD_UNMAP),
+	TEST(unmapped_twice, STRICT_BAD_UNMAP),
+	TEST(synced_beyond_the_end, STRICT_BAD_SYNC),
+	TEST(too_long_a_segment, STRICT_BAD_MAP),
+	TEST(left_mapped, STRICT_LEFT),
+	TEST(more_pages_than_the_device_has, STRICT_FAULTS),
+	TEST(more_elements_than_asked_for, STRICT_LIMIT),
+	TEST(more_requests_than_asked_for, STRICT_LIMIT),
+#undef TEST
+};
+
+static unsigned int all_faults(void)
+{
+	unsigned int fault, sum = 0;
+
+	for (fault = 0; fault < STRICT_FAULTS; fault++)
+		sum += strict_count(fault);
+	return sum;
+}
+
+static int run(struct rig *rig, unsigned int number, const struct test *test)
+{
+	bool expects = test->fault != STRICT_FAULTS;
+	unsigned int before = all_faults(), met, others;
+	int status;
+
+	fill(rig);
+	strict_expect(test->fault);
+	status = test->run(rig);
+	met = strict_met();
+	others = all_faults() - before;
+	if (!status && !others && !!met == expects) {
+		pr_info("strict: ok %u %s\n", number, test->name);
+		return 0;
+	}
+	pr_info("strict: not ok %u %s: status %d, %u such faults, %u others\n",
+		number, test->name, status, met, others);
+	return -EIO;
+}
+
+/* Connects one queue pair to the other, by the device's own address. */
+static int connect(struct rig *rig, struct ib_qp *qp, struct ib_qp *peer,
+		   const struct ib_gid_attr *gid)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IB_ACCESS_REMOTE_WRITE,
+		.path_mtu = IB_MTU_1024,
+		.dest_qp_num = peer->qp_num,
+		.min_rnr_timer = 1,
+		.max_dest_rd_atomic = 1,
+		.max_rd_atomic = 1,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+	};
+	struct net_device *netdev;
+	int status;
+
+	status = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
+			      IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (status)
+		return status;
+	attr.qp_state = IB_QPS_RTR;
+	attr.ah_attr.type = rdma_ah_find_type(rig->device, 1);
+	rdma_ah_set_port_num(&attr.ah_attr, 1);
+	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&gid->gid, 0, gid->index,
+			1, 0);
+	rcu_read_lock();
+	netdev = rcu_dereference(gid->ndev);
+	if (netdev)
+		ether_addr_copy(attr.ah_attr.roce.dmac, netdev->dev_addr);
+	rcu_read_unlock();
+	status = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV |
+			      IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			      IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (status)
+		return status;
+	attr.qp_state = IB_QPS_RTS;
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_TIMEOUT |
+			    IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_SQ_PSN |
+			    IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int connect_both(struct rig *rig)
+{
+	const struct ib_gid_attr *gid;
+	int status = -ENODEV, i;
+
+	for (i = 0; i < 16; i++) {
+		gid = rdma_get_gid_attr(rig->device, 1, i);
+		if (IS_ERR(gid))
+			continue;
+		if (gid->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
+		    ipv6_addr_v4mapped((struct in6_addr *)&gid->gid)) {
+			status = connect(rig, rig->sender, rig->receiver, gid);
+			if (!status)
+				status = connect(rig, rig->receiver,
+						 rig->sender, gid);
+			i = 16;
+		}
+		rdma_put_gid_attr(gid);
+	}
+	return status;
+}
+
+static struct ib_qp *make_qp(struct rig *rig)
+{
+	struct ib_qp_init_attr init = {
+		.send_cq = rig->cq,
+		.recv_cq = rig->cq,
+		.cap = {
+			.max_send_wr = QUEUE,
+			.max_recv_wr = QUEUE,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+	};
+	struct ib_qp *qp = ib_create_qp(rig->pd, &init);
+
+	return IS_ERR(qp) ? NULL : qp;
+}
+
+static void take_down(struct rig *rig)
+{
+	if (rig->sender)
+		ib_destroy_qp(rig->sender);
+	if (rig->receiver)
+		ib_destroy_qp(rig->receiver);
+	if (rig->cq)
+		ib_free_cq(rig->cq);
+	if (rig->pd)
+		ib_dealloc_pd(rig->pd);
+	if (rig->other)
+		platform_device_unregister(rig->other);
+	free_pages((unsigned long)rig->from, 1);
+	free_pages((unsigned long)rig->to, 1);
+}
+
+static int set_up(struct rig *rig)
+{
+	rig->device = strict_device();
+	if (!rig->device)
+		return -ENODEV;
+	rig->dma = rig->device->dma_device;
+	rig->from = (void *)__get_free_pages(GFP_KERNEL, 1);
+	rig->to = (void *)__get_free_pages(GFP_KERNEL, 1);
+	if (!rig->from || !rig->to)
+		return -ENOMEM;
+	rig->other = platform_device_register_simple("strict-other", -1, NULL,
+						     0);
+	if (IS_ERR(rig->other)) {
+		rig->other = NULL;
+		return -ENOMEM;
+	}
+	set_dma_ops(&rig->other->dev, &strict_operations);
+	dma_set_mask_and_coherent(&rig->other->dev, DMA_BIT_MASK(64));
+	rig->pd = ib_alloc_pd(rig->device, 0);
+	if (IS_ERR(rig->pd)) {
+		rig->pd = NULL;
+		return -ENOMEM;
+	}
+	rig->cq = ib_alloc_cq(rig->device, NULL, 32, 0, IB_POLL_DIRECT);
+	if (IS_ERR(rig->cq)) {
+		rig->cq = NULL;
+		return -ENOMEM;
+	}
+	rig->sender = make_qp(rig);
+	rig->receiver = make_qp(rig);
+	if (!rig->sender || !rig->receiver)
+		return -ENOMEM;
+	return connect_both(rig);
+}
+
+/* Runs all tests. The device must not go meanwhile. */
+int strict_test(void)
+{
+	struct rig rig = {};
+	int status = set_up(&rig);
+	unsigned int i;
+
+	pr_info("strict: 1..%zu\n", ARRAY_SIZE(tests));
+	if (status)
+		pr_info("strict: not ok 1 no queue pairs to test with: %d\n",
+			status);
+	for (i = 0; !status && i < ARRAY_SIZE(tests); i++)
+		status = run(&rig, i + 1, &tests[i]);
+	take_down(&rig);
+	return status;
+}
