@@ -16,6 +16,7 @@ use core::sync::atomic::{
     AtomicBool,
     Ordering, //
 };
+use ext::alloc_scope::NoIo;
 use kernel::{
     new_condvar,
     new_mutex,
@@ -169,6 +170,8 @@ impl Drop for RouteQuery {
 /// Only the core calls this, for a registered client.
 unsafe extern "C" fn add(device: *mut cbindings::ib_device) -> c_int {
     let added = || -> Result {
+        // Who connects takes the lock, and write-back may wait for that.
+        let _no_io = NoIo::new();
         let device = Device::new(device.addr())?;
         Ok(DEVICES.lock().push(device, GFP_KERNEL)?)
     };
