@@ -62,7 +62,7 @@ fn explained() -> BTreeSet<&'static str> {
 #[test]
 fn each_reason_is_explained_and_nothing_else() {
     let texts: BTreeSet<_> = all()
-        .map(|reason| reason.text().to_str().unwrap())
+        .map(|reason| reason.text().to_str().expect("text"))
         .collect();
     assert_eq!(texts.len(), all().count(), "each has a text of its own");
     assert_eq!(texts, explained());

@@ -270,7 +270,7 @@ static DECLARE_COMPLETION(posted_all);
 
 static void waits(struct ib_cq *cq, struct ib_wc *wc)
 {
-	wait_for_completion_timeout(&posted_all, PATIENCE);
+	wait_for_completion_timeout(&posted_all, TIMEOUT_JIFFIES);
 }
 
 /* Posts while nobody polls, for as long as that works. */
