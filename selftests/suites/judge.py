@@ -7,7 +7,8 @@
 
 A result is a line: the test, `passed`, `skipped` or `failed`, and what it said, separated by tabs. A test that is not in the table has
 to pass. One that is has to end as its row says, and to say what the row's last field, a regular expression, finds. Prints what is
-otherwise, and with --all a line for each suite that counts its tests. The exit status is 0 if nothing is otherwise.
+otherwise, and with --all a line for each suite that counts its tests. The exit status is 0 if nothing is otherwise. With --all, some
+test of each suite has to pass.
 """
 
 import os
@@ -67,7 +68,10 @@ def table(text):
 
 def results(text):
     found = []
-    for line in text.splitlines():
+    # Not splitlines(), as what a test says may have other characters that end a line.
+    for line in text.split("\n"):
+        if not line:
+            continue
         test, outcome, said = line.split("\t", 2)
         if outcome not in OUTCOMES[:3]:
             raise ValueError(f"{test}: there is no outcome {outcome}")
@@ -75,9 +79,14 @@ def results(text):
     return found
 
 
+def row_of(rows, test):
+    """Returns the row that counts for a test, the first that matches."""
+    return next((row for row in rows if row.matches(test)), None)
+
+
 def complaint(rows, result):
     """Says what is wrong with a result, if something is."""
-    row = next((row for row in rows if row.matches(result.test)), None)
+    row = row_of(rows, result.test)
     if row is None:
         return None if result.outcome == "passed" else f"{result.test}: {result.outcome}: {result.said}"
     if row.outcome == "omitted":
@@ -95,7 +104,20 @@ def complaints(rows, found):
 
 def missing(rows, found):
     """Returns the rows of tests that did not run, but for those that are omitted."""
-    return [row for row in rows if row.outcome != "omitted" and not any(row.matches(result.test) for result in found)]
+    ran = [row_of(rows, result.test) for result in found]
+    return [row for row in rows if row.outcome != "omitted" and not any(row is other for other in ran)]
+
+
+def unrun(suite, found):
+    """Says that a suite did not run, or that nothing of it passed, which is no better."""
+    if not found:
+        return [f"{suite}: it did not run"]
+    return [] if any(result.outcome == "passed" for result in found) else [f"{suite}: no test passed"]
+
+
+def read(file):
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as opened:
+        return results(opened.read())
 
 
 def summary(suite, rows, found):
@@ -109,7 +131,7 @@ def summary(suite, rows, found):
         if result.outcome == "passed":
             passed += 1
         else:
-            cannot[next(row for row in rows if row.matches(result.test)).reason] += 1
+            cannot[row_of(rows, result.test).reason] += 1
     reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(cannot.items()))
     return f"{suite}: {passed} passed, {sum(cannot.values())} cannot{f' ({reasons})' if reasons else ''}, {len(wrong)} failed"
 
@@ -124,9 +146,8 @@ def main(arguments):
         for suite in arguments[1:]:
             rows = [row for row in every if row.suite == suite]
             file = DIRECTORY / suite
-            found = results(file.read_text()) if file.exists() else []
-            if not found:
-                wrong.append(f"{suite}: it did not run")
+            found = read(file) if file.exists() else []
+            wrong += unrun(suite, found)
             wrong += complaints(rows, found)
             wrong += [f"{row.test}: it did not run, and is in the table" for row in missing(rows, found)]
             print(summary(suite, rows, found))

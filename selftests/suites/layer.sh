@@ -23,10 +23,12 @@ apt=(apt-get -q -y --no-install-recommends -o "Dir::State::Lists=$debs/lists" -o
 "${apt[@]}" --download-only install $packages
 # shellcheck disable=SC2086
 mapfile -t files < <("${apt[@]}" --simulate install $packages |
-	sed -nE 's/^Inst ([^ ]+) \(([^ ]+) .* \[([a-z0-9]+)\].*/\1_\2_\3.deb/p' | sed 's/:/%3a/g')
+	sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .* \[([a-z0-9]+)\].*/\1_\3_\4.deb/p' | sed 's/:/%3a/g')
+[ ${#files[@]} -gt 0 ] || { echo "error: apt-get does not say which packages it would install" >&2; exit 1; }
 rm -rf $out $out.from
 mkdir -p $out
 for file in "${files[@]}"; do dpkg-deb --extract "$debs/archives/$file" $out; done
+rm -f $debs/{rdma-core,libfabric}_*.orig.tar.*
 (cd $debs && "${apt[@]}" --tar-only source rdma-core libfabric)
 mkdir -p $out/usr/share/rdma-core
 tar --extract --directory $out/usr/share/rdma-core --strip-components 1 --wildcards --file $debs/rdma-core_*.orig.tar.* 'rdma-core-*/tests/*'

@@ -122,9 +122,15 @@ class Results(unittest.TestResult):
     def addError(self, test, error):
         text = self._exc_info_to_string(error, test)
         print(text, flush=True)
-        self.write(test, "failed", text.rstrip().splitlines()[-1])
+        self.write(test, "failed", " | ".join(text.rstrip().splitlines()[-6:]))
 
     addFailure = addError
+
+    def addExpectedFailure(self, test, error):
+        self.write(test, "passed")
+
+    def addUnexpectedSuccess(self, test):
+        self.write(test, "failed", "it passed, and the test itself expects that it fails")
 
     def addSubTest(self, test, subtest, error):
         if error is not None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of what judges the outcomes of suites."""
 
+import tempfile
 import unittest
+from pathlib import Path
 
-from judge import TABLE, complaint, missing, results, summary, table
+from judge import TABLE, complaint, missing, read, results, summary, table, unrun
 
 ROWS = table("""
 # A comment.
@@ -44,6 +46,21 @@ class Judge(unittest.TestCase):
     def test_each_row_is_of_a_test_that_ran(self):
         found = results("fails\tfailed\tno such opcode\nother.x\tskipped\tonly for them")
         self.assertEqual([row.test for row in missing(ROWS, found)], ["skips"])
+
+    def test_a_row_behind_one_that_matches_as_well_is_of_no_test(self):
+        rows = table("s\tother.*\tskipped\tvendor\tx\ns\tother.x\tskipped\tvendor\tx")
+        self.assertEqual([row.test for row in missing(rows, results("other.x\tskipped\tx"))], ["other.x"])
+
+    def test_some_test_of_a_suite_passes(self):
+        self.assertEqual(unrun("s", []), ["s: it did not run"])
+        self.assertEqual(unrun("s", results("skips\tskipped\tUD")), ["s: no test passed"])
+        self.assertEqual(unrun("s", results("skips\tskipped\tUD\na\tpassed\t")), [])
+
+    def test_only_a_newline_ends_a_result(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory, "s")
+            file.write_bytes("a\tfailed\tone\r two\x0b three\x0c four\u2028 five\nb\tpassed\t\n".encode())
+            self.assertEqual([(found.test, found.outcome) for found in read(file)], [("a", "failed"), ("b", "passed")])
 
     def test_tests_are_counted_by_what_came_of_them(self):
         found = results("a\tpassed\t\nb\tfailed\tOops\nfails\tfailed\tno such opcode\nother.x\tskipped\tonly for them")

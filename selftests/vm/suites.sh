@@ -26,7 +26,7 @@ in_suite() { check "$1: $2" judged "$@"; }
 judged() {
 	local outcome=passed said result
 	said=$("${@:3}" 2>&1) || outcome=failed
-	result=$(printf '%s\t%s\t%s' "$2" $outcome "$(tr -s '\t\n' ' |' <<<"$said")")
+	result=$(printf '%s\t%s\t%s' "$2" $outcome "$(tr -s '\t\r\v\f\n' '    |' <<<"$said")")
 	echo "$result" >>"$RESULTS/$1"
 	judge "$1" "$result"
 }
@@ -39,4 +39,4 @@ counted() {
 	return "$status"
 }
 # As `check` prints nothing about what passes.
-show_counts() { sed -n 's/^[a-z-]*: [0-9]* passed, .*/# &/p' "$RESULTS/counted"; }
+show_counts() { sed -n 's/^[a-z_-]*: [0-9]* passed, .*/# &/p' "$RESULTS/counted"; }

@@ -27,7 +27,7 @@ fabtests() {
 	while pgrep -f suites/ssh; do sleep 0.2; done
 	awk -v OFS='\t' '
 		function result() { if (name) print name, outcome, said }
-		/^- name: / { result(); sub(/^- name: */, ""); name = $0; said = "" }
+		/^- name: / { result(); sub(/^- name: */, ""); name = $0; outcome = "failed"; said = "" }
 		/^  result: / { outcome = $2 == "Pass" ? "passed" : $2 == "Fail" ? "failed" : "skipped"; if ($2 == "Excluded") said = $2 }
 		/^    / { sub(/^ */, ""); said = said " " $0 }
 		END { result() }' "$RESULTS/$1.log" >"$RESULTS/$1"
