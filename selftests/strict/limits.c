@@ -15,8 +15,12 @@
 #include "limits.h"
 #include "strict.h"
 
-/* The operations of rxe. */
-static struct ib_device_ops rxe;
+/* The operations of rxe, from its first device. */
+static typeof_member(struct ib_device, ops) rxe;
+/* Access of which rxe would go past the device addresses. */
+static const int refused_access = IB_ACCESS_REMOTE_ATOMIC |
+				  IB_ACCESS_FLUSH_GLOBAL |
+				  IB_ACCESS_FLUSH_PERSISTENT;
 /* The profile of devices that are made from now on. */
 static const struct strict_profile *profile;
 
@@ -170,13 +174,23 @@ static int modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 		     struct ib_udata *udata)
 {
 	const struct ib_device_attr *limits = &qp->device->attrs;
+	struct ib_qp_attr ours = *attr;
 
 	if ((mask & IB_QP_MAX_QP_RD_ATOMIC &&
 	     attr->max_rd_atomic > limits->max_qp_init_rd_atom) ||
 	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
 	     attr->max_dest_rd_atomic > limits->max_qp_rd_atom))
 		return -EINVAL;
-	return rxe.modify_qp(qp, attr, mask, udata);
+	/* rdma_cm asks for it whenever a peer may read. */
+	ours.qp_access_flags &= ~refused_access;
+	return rxe.modify_qp(qp, &ours, mask, udata);
+}
+
+static struct ib_mr *get_dma_mr(struct ib_pd *pd, int access)
+{
+	if (access & refused_access)
+		return ERR_PTR(-EOPNOTSUPP);
+	return rxe.get_dma_mr(pd, access);
 }
 
 static struct ib_mr *alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
@@ -221,6 +235,25 @@ static int refuse(struct ib_qp *qp, const char *what, unsigned int wanted,
 	return -EINVAL;
 }
 
+/*
+ * rxe does these at the memory itself, through what it takes for a pointer to
+ * it, and not by a copy, which would be looked up.
+ */
+static bool goes_past_addresses(const struct ib_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_ATOMIC_WRITE:
+	case IB_WR_FLUSH:
+		return true;
+	case IB_WR_REG_MR:
+		return reg_wr(wr)->access & refused_access;
+	default:
+		return false;
+	}
+}
+
 static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 {
 	const struct ib_device_attr *limits = &qp->device->attrs;
@@ -228,6 +261,8 @@ static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	bool signaled = strict->signals_all ||
 			wr->send_flags & IB_SEND_SIGNALED;
 
+	if (goes_past_addresses(wr))
+		return -EOPNOTSUPP;
 	if (wr->opcode == IB_WR_RDMA_READ && wr->num_sge > limits->max_sge_rd)
 		return refuse(qp, "elements of a Read", wr->num_sge,
 			      limits->max_sge_rd);
@@ -313,8 +348,14 @@ static void completed(const struct ib_wc *wc)
 	if (strict) {
 		spin_lock(&strict->lock);
 		/* If it failed, nothing says of which queue it is. */
-		if (!leave(&strict->send, wc->wr_id, wc->status))
-			leave(&strict->receive, wc->wr_id, wc->status);
+		if (wc->status) {
+			if (!leave(&strict->send, wc->wr_id, true))
+				leave(&strict->receive, wc->wr_id, true);
+		} else if (wc->opcode & IB_WC_RECV) {
+			leave(&strict->receive, wc->wr_id, false);
+		} else {
+			leave(&strict->send, wc->wr_id, false);
+		}
 		spin_unlock(&strict->lock);
 	}
 	xa_unlock_irqrestore(&queue_pairs, flags);
@@ -332,7 +373,7 @@ static int poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
 /* Gives a device that is about to be registered the limits of the profile. */
 int strict_limit(struct ib_device *device)
 {
-	struct ib_device_ops *ops = &device->ops;
+	typeof_member(struct ib_device, ops) *ops = &device->ops;
 
 	profile = strict_profile(strict_settings.profile);
 	if (!profile) {
@@ -348,6 +389,7 @@ int strict_limit(struct ib_device *device)
 	ops->destroy_qp = destroy_qp;
 	ops->modify_qp = modify_qp;
 	ops->alloc_mr = alloc_mr;
+	ops->get_dma_mr = get_dma_mr;
 	ops->post_send = post_send;
 	ops->post_recv = post_recv;
 	ops->poll_cq = poll_cq;

@@ -18,7 +18,6 @@ struct strict_profile {
 	unsigned int answers_reads;	/* RDMA Reads in flight, as responder */
 	unsigned int sends_reads;	/* the same, as requester */
 	unsigned int vectors;		/* completion vectors */
-	bool sg_gaps;			/* regions may have gaps */
 	bool rounds;			/* queues are larger than asked for */
 };
 

@@ -27,7 +27,6 @@ const struct strict_profile strict_profiles[] = {
 		.answers_reads = 16,	/* firmware: log_max_ra_req_qp */
 		.sends_reads = 16,	/* firmware: log_max_ra_res_qp */
 		.vectors = 8,		/* one for each CPU */
-		.sg_gaps = true,	/* main.c, IBK_SG_GAPS_REG */
 		.rounds = true,		/* qp.c, calc_sq_size() */
 	}, {
 		.name = "mlx4",

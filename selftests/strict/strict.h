@@ -122,7 +122,7 @@ struct ib_device *strict_device(void);
 int strict_test(void);
 
 /*
- * A device address has 59 bits at most. The mark tells it from all pointers of
+ * A device address has 60 bits at most. The mark tells it from all pointers of
  * the kernel, and no memory is there.
  */
 #define STRICT_MARK BIT_ULL(60)

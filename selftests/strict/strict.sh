@@ -12,13 +12,18 @@ for option in ARCH_HAS_DMA_OPS NEED_SG_DMA_LENGTH; do
 	grep -q "^CONFIG_$option=y" /kernel/build/.config ||
 		{ echo "error: devices cannot have DMA operations of their own in a kernel without CONFIG_$option" >&2; exit 1; }
 done
-mkdir -p "$copy"
-if [ -e "/kernel/source/$rxe/rxe.c" ]; then
-	# With the changes that this kernel was built with (scripts/testkernel).
-	cp -u "/kernel/source/$rxe"/* "$copy"
-elif [ ! -e "$copy/rxe.c" ]; then
-	series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
-	tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --strip-components=5 "linux-source-$series/$rxe"
+# A kernel of scripts/testkernel has changes of its own.
+source_of=$(cat /kernel/build/include/config/kernel.release; cat "/kernel/source/$rxe"/*.[ch] 2>/dev/null | sha256sum || true)
+if [ "$(cat "$copy/.source-of" 2>/dev/null)" != "$source_of" ]; then
+	rm -rf "$copy"
+	mkdir -p "$copy"
+	if [ -e "/kernel/source/$rxe/rxe.c" ]; then
+		cp "/kernel/source/$rxe"/* "$copy"
+	else
+		series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
+		tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --strip-components=5 "linux-source-$series/$rxe"
+	fi
+	printf '%s\n' "$source_of" >"$copy/.source-of"
 fi
 cp -u selftests/strict/{Kbuild,*.[ch]} "$copy"
 compiler=(CC=x86_64-linux-gnu-gcc-14)

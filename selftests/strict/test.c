@@ -397,6 +397,44 @@ static int more_pages_than_the_device_has(struct rig *rig)
 	return IS_ERR(mr) ? 0 : -EIO;
 }
 
+/* None is posted, so none needs a region. */
+static int atomic_operations(struct rig *rig)
+{
+	static const enum ib_wr_opcode opcodes[] = {
+		IB_WR_ATOMIC_CMP_AND_SWP, IB_WR_ATOMIC_FETCH_AND_ADD,
+		IB_WR_ATOMIC_WRITE, IB_WR_FLUSH,
+	};
+	struct ib_sge sge = { 0, 8, rig->pd->local_dma_lkey };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		struct ib_atomic_wr atomic = {
+			.wr.opcode = opcodes[i], .wr.sg_list = &sge,
+			.wr.num_sge = 1,
+		};
+
+		if (post_send(rig->sender, &atomic.wr) != -EOPNOTSUPP)
+			return -EIO;
+	}
+	return 0;
+}
+
+static int region_for_atomic_operations(struct rig *rig)
+{
+	struct ib_mr *mr = ib_alloc_mr(rig->pd, IB_MR_TYPE_MEM_REG, 1);
+	struct ib_reg_wr reg = { .wr.opcode = IB_WR_REG_MR };
+	int status;
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	reg.mr = mr;
+	reg.key = mr->rkey;
+	reg.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_ATOMIC;
+	status = post_send(rig->sender, &reg.wr);
+	ib_dereg_mr(mr);
+	return status == -EOPNOTSUPP ? 0 : -EIO;
+}
+
 static const struct test {
 	const char *name;
 	int (*run)(struct rig *rig);
@@ -423,6 +461,8 @@ static const struct test {
 	TEST(synced_beyond_the_end, STRICT_BAD_SYNC),
 	TEST(too_long_a_segment, STRICT_BAD_MAP),
 	TEST(left_mapped, STRICT_LEFT),
+	TEST(atomic_operations, STRICT_FAULTS),
+	TEST(region_for_atomic_operations, STRICT_FAULTS),
 	TEST(more_pages_than_the_device_has, STRICT_FAULTS),
 	TEST(more_elements_than_asked_for, STRICT_LIMIT),
 	TEST(more_requests_than_asked_for, STRICT_LIMIT),
