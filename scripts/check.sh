@@ -278,6 +278,8 @@ stock() {
 # The tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
 vms() {
 	gate 'one VM' 900 one_vm single
+	gate 'the strict device builds' 600 strict
+	rdma=strict gate 'one VM, the strict device' 600 one_vm strict.sh
 	gate 'two VMs: data and messages' 1800 pair data
 	gate 'two VMs: mounts and connections' 1800 pair mounts
 	gate 'two VMs: faults during I/O' 1800 pair faults
