@@ -373,8 +373,6 @@ static int poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
 /* Gives a device that is about to be registered the limits of the profile. */
 int strict_limit(struct ib_device *device)
 {
-	typeof_member(struct ib_device, ops) *ops = &device->ops;
-
 	profile = strict_profile(strict_settings.profile);
 	if (!profile) {
 		pr_err("strict: there is no profile %s\n",
@@ -382,18 +380,18 @@ int strict_limit(struct ib_device *device)
 		return -EINVAL;
 	}
 	if (!rxe.query_device)
-		rxe = *ops;
-	ops->query_device = query_device;
-	ops->create_cq = create_cq;
-	ops->create_qp = create_qp;
-	ops->destroy_qp = destroy_qp;
-	ops->modify_qp = modify_qp;
-	ops->alloc_mr = alloc_mr;
-	ops->get_dma_mr = get_dma_mr;
-	ops->post_send = post_send;
-	ops->post_recv = post_recv;
-	ops->poll_cq = poll_cq;
-	ops->size_ib_qp = rxe.size_ib_qp + sizeof(struct strict_qp);
+		rxe = device->ops;
+	device->ops.query_device = query_device;
+	device->ops.create_cq = create_cq;
+	device->ops.create_qp = create_qp;
+	device->ops.destroy_qp = destroy_qp;
+	device->ops.modify_qp = modify_qp;
+	device->ops.alloc_mr = alloc_mr;
+	device->ops.get_dma_mr = get_dma_mr;
+	device->ops.post_send = post_send;
+	device->ops.post_recv = post_recv;
+	device->ops.poll_cq = poll_cq;
+	device->ops.size_ib_qp = rxe.size_ib_qp + sizeof(struct strict_qp);
 	if (profile->vectors)
 		device->num_comp_vectors = profile->vectors;
 	return 0;
