@@ -52,6 +52,7 @@ no_fault_counted() { grep -q ' 0$' $debug/faults && not grep -v ' 0$' $debug/fau
 try 'as it is'
 try 'entries apart, 32 bits' merge=N mask=32
 try 'no offset in the page, short segments' merge=Y mask=64 keep_offset=N segment=8192 boundary=8191
+try 'the narrowest limits' keep_offset=Y segment=4294967295 boundary=4294967295 profile=narrowest
 
 plan $((planned + 3))
 for result in "${results[@]}"; do
