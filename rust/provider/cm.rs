@@ -335,6 +335,11 @@ impl<D: Driver> Operations<D> {
                 let is_meant = |qp| is_owned_by_consumer_of(id, qp);
                 let qp = qp::Operations::<D>::find(device, (*param).qpn, is_meant)?;
                 let netdev = NetDevice::of(device)?;
+                // The id keeps the device, but its network device can move meanwhile.
+                let consumer = (*id).context.cast::<cbindings::rdma_cm_id>();
+                if !netdev.is_in((*consumer).route.addr.dev_addr.net) {
+                    return Err(ENODEV);
+                }
                 let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let (Some(local), Some(peer)) = id.addresses() else {
                     return Err(eafnosupport());

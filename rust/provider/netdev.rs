@@ -31,12 +31,16 @@ use kernel::{
     sync::rcu, //
 };
 
-/// A network device.
+/// A network device in a namespace. It may move to another one, where nobody who has this uses it.
 ///
 /// # Invariants
 ///
 /// The value owns a reference to the device.
-pub struct NetDevice(NonNull<cbindings::net_device>);
+pub struct NetDevice {
+    netdev: NonNull<cbindings::net_device>,
+    /// The address of its namespace when this was made, which is only compared.
+    net: usize,
+}
 
 // SAFETY: Any task may hold or drop a reference.
 unsafe impl Send for NetDevice {}
@@ -52,29 +56,42 @@ impl NetDevice {
     pub(crate) unsafe fn of(device: *mut cbindings::ib_device) -> Result<Self> {
         // SAFETY: The caller promises that the device is allocated.
         let netdev = unsafe { cbindings::ib_device_get_netdev(device, 1) };
-        // INVARIANT: The function has taken a reference.
-        Ok(Self(NonNull::new(netdev).ok_or(ENODEV)?))
+        // SAFETY: The function has taken a reference.
+        unsafe { Self::from_raw(netdev) }.ok_or(ENODEV)
+    }
+
+    /// Takes over a reference. [`None`] if there is none.
+    ///
+    /// # Safety
+    ///
+    /// `netdev` is null, or the caller has a reference, which becomes that of the value.
+    unsafe fn from_raw(netdev: *mut cbindings::net_device) -> Option<Self> {
+        let netdev = NonNull::new(netdev)?;
+        // SAFETY: The caller promises a reference, which keeps the device.
+        let net = unsafe { cbindings::dev_net(netdev.as_ptr()) }.addr();
+        // INVARIANT: The caller promises a reference.
+        Some(Self { netdev, net })
     }
 
     /// Returns the interface index.
     pub fn index(&self) -> u32 {
         // SAFETY: By the type invariants the reference keeps the device. An index is never
         // negative.
-        u32::try_from(unsafe { (*self.0.as_ptr()).ifindex }).unwrap_or(0)
+        u32::try_from(unsafe { (*self.as_ptr()).ifindex }).unwrap_or(0)
     }
 
     /// Returns the index of the device whose routes its packets use (a VRF), if it is part of one.
     pub fn routing_master(&self) -> Option<u32> {
         // SAFETY: By the type invariants the reference keeps the device. C accesses it under RCU.
         // An index is never negative.
-        let index = u32::try_from(unsafe { cbindings::l3mdev_master_ifindex(self.0.as_ptr()) });
+        let index = u32::try_from(unsafe { cbindings::l3mdev_master_ifindex(self.as_ptr()) });
         index.ok().filter(|&index| index != 0)
     }
 
     /// Returns the VLANs on it, in its namespace. Allocates atomically: `ENOMEM`.
     pub fn vlans(&self) -> Result<KVec<Self>> {
         let mut search = Search {
-            below: self.0.as_ptr(),
+            below: self.as_ptr(),
             found: KVec::new(),
             error: None,
         };
@@ -86,7 +103,7 @@ impl NetDevice {
         // SAFETY: By the type invariants the reference keeps the device. C calls the function
         // during the call only, with `private`.
         unsafe {
-            cbindings::netdev_walk_all_upper_dev_rcu(self.0.as_ptr(), Some(is_above), &mut private)
+            cbindings::netdev_walk_all_upper_dev_rcu(self.as_ptr(), Some(is_above), &mut private)
         };
         match search.error {
             Some(error) => Err(error),
@@ -96,23 +113,26 @@ impl NetDevice {
 
     /// Says whether there is a device of a link type of this module on it. Sleeps.
     pub fn has_device(&self, link_type: &'static CStr) -> bool {
-        registry::has(Place::new(self.0.as_ptr(), link_type))
+        registry::has(Place::new(self.as_ptr(), link_type))
     }
 
-    /// Returns its namespace. `ENODEV` if that is going away.
+    /// Returns its namespace. `ENODEV` if that is going away, or if it has moved to another one.
     pub fn net(&self) -> Result<Net> {
         // SAFETY: By the type invariants the reference keeps the device.
-        unsafe { net_of(self.0.as_ptr()) }
+        let net = unsafe { net_of(self.as_ptr()) }?;
+        match net.as_raw().addr() == self.net {
+            true => Ok(net),
+            false => Err(ENODEV),
+        }
     }
 
-    /// Says whether it is in this namespace.
+    /// Returns whether it was in this namespace when this was made.
     pub(crate) fn is_in(&self, net: *const cbindings::net) -> bool {
-        // SAFETY: By the type invariants the reference keeps the device.
-        core::ptr::eq(unsafe { cbindings::dev_net(self.0.as_ptr()) }, net)
+        self.net == net.addr()
     }
 
     pub(crate) fn as_ptr(&self) -> *mut cbindings::net_device {
-        self.0.as_ptr()
+        self.netdev.as_ptr()
     }
 
     /// Returns its IPv6 or its IPv4 addresses, also those that are tentative. Allocates atomically:
@@ -221,8 +241,8 @@ unsafe extern "C" fn is_above(
     }
     // SAFETY: The caller promises that the device is live.
     unsafe { cbindings::dev_hold(upper) };
-    // INVARIANT: The reference was just taken.
-    let found = NonNull::new(upper).map(NetDevice);
+    // SAFETY: The reference was just taken.
+    let found = unsafe { NetDevice::from_raw(upper) };
     let pushed = found.ok_or(ENODEV).and_then(|found| {
         let pushed = search.found.push(found, GFP_ATOMIC);
         pushed.map_err(Error::from)
@@ -240,7 +260,7 @@ unsafe extern "C" fn is_above(
 impl Drop for NetDevice {
     fn drop(&mut self) {
         // SAFETY: By the type invariants the value owns a reference, which is dropped once.
-        unsafe { cbindings::dev_put(self.0.as_ptr()) };
+        unsafe { cbindings::dev_put(self.as_ptr()) };
     }
 }
 
