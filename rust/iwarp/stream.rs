@@ -146,16 +146,19 @@ impl<O: EstablishedConn> Stream<O> {
     ) -> StreamProgress {
         self.take_sends(queues, memory);
         let received = self.receive(shared, queues, memory);
-        self.take_sends(queues, memory);
         let may_send = match received {
             // A fault is reported, and pending responses are sent, also to a peer that sends
             // nothing more itself.
             Ok(Received::Over { graceful, .. }) => graceful && O::HALF_CLOSES,
-            Ok(_) => true,
-            Err(_) => false,
+            Ok(Received::More | Received::Idle) => true,
+            // A peer that has sent a Terminate takes nothing more: what is not sent is flushed.
+            Ok(Received::Ended) | Err(_) => false,
         };
         let sent = match may_send {
-            true => self.send(shared, memory),
+            true => {
+                self.take_sends(queues, memory);
+                self.send(shared, memory)
+            }
             false => Ok(false),
         };
         self.complete(queues);

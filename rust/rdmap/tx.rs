@@ -139,6 +139,13 @@ impl Posted {
         progress: Progress::Queued,
         last_segment: 0,
     };
+
+    /// Sets the progress, unless the peer has refused the request: that is final.
+    fn set(&mut self, progress: Progress) {
+        if !matches!(self.progress, Progress::Refused(_)) {
+            self.progress = progress;
+        }
+    }
 }
 
 impl Operation {
@@ -388,7 +395,7 @@ impl<S: Slots> TxHalf<S> {
             self.offered = None;
         }
         if let Some(posted) = self.requests.get_mut(self.cutting) {
-            posted.progress = Progress::Failed;
+            posted.set(Progress::Failed);
         }
         self.fail(Fault::LOCAL);
     }
@@ -397,7 +404,7 @@ impl<S: Slots> TxHalf<S> {
     /// The stream ends.
     pub fn spoil(&mut self, number: u64) {
         if let Some(posted) = self.requests.get_mut(number) {
-            posted.progress = Progress::Failed;
+            posted.set(Progress::Failed);
         }
         self.fail(Fault::LOCAL);
     }

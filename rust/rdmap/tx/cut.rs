@@ -368,7 +368,7 @@ impl<S: Slots> TxHalf<S> {
         if !cut.last {
             return Ok(());
         }
-        posted.progress = match posted.request.operation {
+        let progress = match posted.request.operation {
             Operation::Send { .. } | Operation::WriteImmediate { .. } => {
                 self.sends = self.sends.saturating_add(1);
                 Progress::Done
@@ -385,6 +385,7 @@ impl<S: Slots> TxHalf<S> {
             }
             Operation::Write(_) | Operation::Local => Progress::Done,
         };
+        posted.set(progress);
         self.cutting = self.cutting.saturating_add(1);
         Ok(())
     }

@@ -191,6 +191,37 @@ fn message_that_is_being_sent_is_found() {
     }
 }
 
+/// The stream ends with the Terminate, whatever is sent of the message until it is closed.
+#[test]
+fn message_that_is_refused_ends_so_even_if_the_rest_is_sent_or_has_no_memory() {
+    let refused = Status::Refused(RemoteError::Access);
+    for (model, request) in [
+        (a_send(1), send(900)),
+        (tagged(5, 7000, false), write(900, 7000)),
+    ] {
+        for is_abandoned in [false, true] {
+            let mut tx = tx_half(1);
+            tx.post(request).unwrap();
+            tx.post(request).unwrap();
+            tx.peek(500, &THERE).unwrap();
+            tx.commit().unwrap();
+            tx.refused(&about(model, ACCESS));
+            tx.peek(500, &THERE).unwrap();
+            if is_abandoned {
+                tx.abandon();
+            } else {
+                drain(&mut tx, 500);
+            }
+            tx.release(u64::MAX);
+            assert_eq!(tx.complete(), None);
+            tx.close(closed());
+            let ends = [tx.complete(), tx.complete(), tx.complete()];
+            let ends = ends.map(|completion| completion.map(|done| done.status));
+            assert_eq!(ends, [Some(refused), Some(FLUSHED), None]);
+        }
+    }
+}
+
 #[test]
 fn request_that_was_not_begun_is_not_meant() {
     for model in [a_send(1), tagged(5, 7000, false)] {
