@@ -71,11 +71,13 @@ impl<S: Slots> TxHalf<S> {
         self.cutting.saturating_add(u64::from(begins))
     }
 
-    /// Finds the oldest Write to memory that contains this offset.
+    /// Finds the oldest Write of which a segment may begin at this offset: one of no octets has a
+    /// segment as well.
     fn write_of(&self, stag: Stag, offset: u64) -> Option<u64> {
         let contains = |range: Range| {
+            let length = u64::from(range.length.max(1));
             let ahead = offset.checked_sub(range.offset);
-            range.stag == stag && ahead.is_some_and(|ahead| ahead <= u64::from(range.length))
+            range.stag == stag && ahead.is_some_and(|ahead| ahead < length)
         };
         (self.requests.first()..self.begun()).find(|number| {
             let posted = self.requests.get(*number);

@@ -236,15 +236,25 @@ fn request_that_was_not_begun_is_not_meant() {
 fn memory_finds_the_write() {
     for (stag, offset, expected) in [
         (5, 1000, [REFUSED, FLUSHED]),
-        (5, 1010, [REFUSED, FLUSHED]),
+        (5, 1009, [REFUSED, FLUSHED]),
+        (5, 1010, [FLUSHED; 2]),
         (5, 2000, [FLUSHED, REFUSED]),
-        (5, 1011, [FLUSHED; 2]),
         (5, 999, [FLUSHED; 2]),
         (6, 1000, [FLUSHED; 2]),
     ] {
         let mut tx = sent(&[write(10, 1000), write(10, 2000)]);
         let terminate = about(tagged(stag, offset, false), Code::new(1, 1, 0));
         assert_eq!(ends(&mut tx, &terminate), expected, "{stag} {offset}");
+    }
+    for (offset, expected) in [
+        (1000, [REFUSED, FLUSHED, FLUSHED]),
+        (1010, [FLUSHED, REFUSED, FLUSHED]),
+        (1020, [FLUSHED, FLUSHED, REFUSED]),
+        (1021, [FLUSHED; 3]),
+    ] {
+        let mut tx = sent(&[write(10, 1000), write(10, 1010), write(0, 1020)]);
+        let terminate = about(tagged(5, offset, false), Code::new(1, 1, 0));
+        assert_eq!(ends(&mut tx, &terminate), expected, "adjacent, {offset}");
     }
 }
 
