@@ -256,8 +256,11 @@ impl<O: EstablishedConn> Stream<O> {
     }
 
     /// Returns the event that the consumer gets of the end of the stream, if that is an error of
-    /// either side. It has one of the peer's Terminate already.
+    /// either side. None, if it has one of the peer's Terminate already.
     fn event(&self, queues: &Queues) -> Option<QpEvent> {
+        if self.terminated.is_some() {
+            return None;
+        }
         if queues.has_overrun() {
             return Some(QpEvent::Fatal);
         }

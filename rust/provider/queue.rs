@@ -196,9 +196,11 @@ pub(crate) unsafe fn post<R: Request>(
             filled
         });
         if let Err(error) = posted {
-            // SAFETY: The caller promises a chain of valid requests.
-            let (id, opcode) = unsafe { R::id_and_opcode(raw) };
-            iwtrace::event!(iwarp_wr_refused(qp(), R::IS_RECEIVE, id, opcode, error));
+            if iwtrace::iwarp_wr_refused::is_on() {
+                // SAFETY: The caller promises a chain of valid requests.
+                let (id, opcode) = unsafe { R::id_and_opcode(raw) };
+                iwtrace::iwarp_wr_refused::emit(qp(), R::IS_RECEIVE, id, opcode, error);
+            }
             if !bad.is_null() {
                 // SAFETY: The caller promises that `bad` is valid.
                 unsafe { bad.write(raw) };
@@ -357,21 +359,18 @@ impl Queues {
         }
     }
 
-    /// Traces a request of a consumer or a process that is refused.
+    /// Traces a request of a consumer or a process that is refused, if there is one.
     ///
     /// # Safety
     ///
-    /// `raw` is valid.
+    /// `raw` is valid or null.
     pub(crate) unsafe fn note_refused<R: Request>(&self, raw: *const R::Raw, error: Error) {
-        // SAFETY: The caller promises it.
+        if raw.is_null() || !iwtrace::iwarp_wr_refused::is_on() {
+            return;
+        }
+        // SAFETY: The caller promises it, as it is not null.
         let (id, opcode) = unsafe { R::id_and_opcode(raw) };
-        iwtrace::event!(iwarp_wr_refused(
-            self.id(),
-            R::IS_RECEIVE,
-            id,
-            opcode,
-            error
-        ));
+        iwtrace::iwarp_wr_refused::emit(self.id(), R::IS_RECEIVE, id, opcode, error);
     }
 
     /// Traces a request that failed.
@@ -607,13 +606,14 @@ impl Queues {
     }
 
     fn finish_receive(&self, request: KBox<ReceiveRequest>, mut entry: Cqe, solicited: bool) {
-        self.note_failed(true, request.id, entry.status);
+        let (id, status) = (request.id, entry.status);
         entry._place = match &self.shared {
             None if request.owner == self.qp => self.free(&self.receive, request, true),
             Some(shared) if shared.owns(&request) => shared.give_back(request),
             // It is none of these queues.
             _ => return,
         };
+        self.note_failed(true, id, status);
         self.receive_cq.push(entry, solicited);
     }
 
