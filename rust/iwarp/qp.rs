@@ -467,7 +467,7 @@ impl<L: Llp> Qp<L> {
         let (text, error) = (reason.text(), reason.error());
         iwtrace::event!(iwarp_end(qp, local, peer, text, error, aborted));
         if !reason.is_orderly() {
-            log_end(peer, reason);
+            log_end(peer, reason, self.queues.is_of_process());
         }
     }
 
@@ -495,11 +495,14 @@ impl<L: Llp> Qp<L> {
 }
 
 /// Logs the reason for the end of a connection, within limits: peers can cause any number of lines.
-/// Their Terminates have a limit of their own, as nothing else tells of their reasons.
-fn log_end(peer: SocketAddr, reason: EndReason) {
+/// Their Terminates have a limit of their own, as nothing else tells of their reasons; and so have
+/// the queue pairs of processes, which would else keep lines about those of the kernel out.
+fn log_end(peer: SocketAddr, reason: EndReason, is_of_process: bool) {
     static TERMINATES: RateLimit = RateLimit::new();
     static OTHERS: RateLimit = RateLimit::new();
+    static PROCESSES: RateLimit = RateLimit::new();
     let limit = match reason {
+        _ if is_of_process => &PROCESSES,
         EndReason::PeerTerminated(_) => &TERMINATES,
         _ => &OTHERS,
     };
