@@ -42,11 +42,6 @@ impl<T> Fifo<T> {
         })
     }
 
-    /// Says whether there is no entry.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len

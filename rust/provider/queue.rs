@@ -59,6 +59,9 @@ pub(crate) struct WorkQueue<R> {
     closed: bool,
     // The number of free requests whose completions a consumer in the kernel has not polled.
     unpolled: Arc<AtomicUsize>,
+    // The event is due when fewer requests are posted; 0 if it is not wanted. It is here so that
+    // whoever takes a request and whoever sets this see what the other has done.
+    limit: u32,
 }
 
 impl<R: Request> WorkQueue<R> {
@@ -85,23 +88,41 @@ impl<R: Request> WorkQueue<R> {
             ring,
             closed: false,
             unpolled: Arc::new(AtomicUsize::new(0), flags)?,
+            limit: 0,
         })
     }
 
-    /// Says whether there is a request that can be taken.
-    fn has_request(&self) -> bool {
-        match &self.ring {
-            None => !self.posted.is_empty(),
-            Some(ring) => ring.has_request() && !self.free.is_empty(),
-        }
+    /// Says whether at least `count` requests, of which there is one at least, can be taken.
+    pub(crate) fn can_take(&self, count: u32) -> bool {
+        let has_free = || usize::try_from(count).is_ok_and(|count| self.free.len() >= count);
+        self.has(count) && (self.ring.is_none() || has_free())
     }
 
     /// Says whether at least `count` requests are posted, of which there is one at least.
-    pub(crate) fn has(&self, count: u32) -> bool {
+    fn has(&self, count: u32) -> bool {
         match &self.ring {
             None => usize::try_from(count).is_ok_and(|count| self.posted.len() >= count),
             Some(ring) => ring.has_request_behind(count.saturating_sub(1)),
         }
+    }
+
+    /// Wants the event when fewer than `limit` requests are posted, or none if that is 0.
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
+    /// Returns the limit, or 0 if no event is wanted.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Says whether the event is due. Then it is not wanted any more.
+    pub(crate) fn take_event(&mut self) -> bool {
+        let is_due = self.limit != 0 && !self.has(self.limit);
+        if is_due {
+            self.limit = 0;
+        }
+        is_due
     }
 
     /// Takes back a request that is complete. If it `keeps_place`, its completion has that, until a
@@ -115,7 +136,7 @@ impl<R: Request> WorkQueue<R> {
 
     /// Takes the oldest posted request; with the copy that it is to be decoded from, if a process
     /// posted it.
-    fn take(&mut self) -> Option<(KBox<R>, Option<R::Copy>)> {
+    pub(crate) fn take(&mut self) -> Option<(KBox<R>, Option<R::Copy>)> {
         let Some(ring) = &mut self.ring else {
             return Some((self.posted.pop()?, None));
         };
@@ -135,14 +156,19 @@ pub(crate) fn take<R: Request>(
     lists: &IrqLock<WorkQueue<R>>,
     to_carry_out: bool,
 ) -> Option<KBox<R>> {
-    let (mut request, copy) = lists.with(|lists| match lists.closed && to_carry_out {
+    let (request, copy) = lists.with(|lists| match lists.closed && to_carry_out {
         true => None,
         false => lists.take(),
     })?;
+    Some(decoded(request, copy))
+}
+
+/// Returns a request that was taken, decoded if a process posted it: without the lock.
+pub(crate) fn decoded<R: Request>(mut request: KBox<R>, copy: Option<R::Copy>) -> KBox<R> {
     if let Some(copy) = copy {
         request.decode(&copy);
     }
-    Some(request)
+    request
 }
 
 /// The rings of a process.
@@ -477,7 +503,7 @@ impl Queues {
     /// Says whether [`Self::take_send`] would return a request. A process does not tell of one that
     /// it posted while none was free.
     pub fn has_send(&self) -> bool {
-        self.send.with(|lists| !lists.closed && lists.has_request())
+        self.send.with(|lists| !lists.closed && lists.can_take(1))
     }
 
     /// Takes the oldest posted send request, to be flushed.

@@ -33,6 +33,10 @@ use crate::{
         Registration,
         LOCAL_DMA_LKEY, //
     },
+    srq::{
+        SharedReceives,
+        SharedSizes, //
+    },
     wr::{
         Atomic,
         Operation,
@@ -125,6 +129,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "immediate data completes a Receive, and one without memory says how long the Write was",
         immediate_data_completes_a_receive,
+    ),
+    (
+        "the event of a shared receive queue's limit is not missed, whenever the limit is set",
+        limit_event_is_not_missed,
     ),
 ];
 
@@ -605,6 +613,38 @@ fn immediate_data_completes_a_receive() -> Result<bool> {
         good &= (entry.id, entry.length, entry.opcode) == (3, length, opcode);
         good &= entry.immediate == Some([1, 2, 3, 4]);
         good &= entry.status == Status::Success;
+    }
+    Ok(good)
+}
+
+/// Creates a shared receive queue for four Receives, with as many as `posted`.
+fn shared_receives(posted: usize) -> Result<Arc<SharedReceives>> {
+    let sizes = SharedSizes {
+        receives: 4,
+        max_sge: 1,
+    };
+    let shared = SharedReceives::new(QP, ProtectionDomain(1), sizes, None)?;
+    let receive = cbindings::ib_recv_wr::default();
+    for _ in 0..posted {
+        // SAFETY: It is a chain of one complete request, which has no memory.
+        unsafe { shared.post(&receive, null_mut()) }?;
+    }
+    Ok(shared)
+}
+
+fn limit_event_is_not_missed() -> Result<bool> {
+    // Few are there already when it is set, or none.
+    let mut good = true;
+    for posted in [0, 2] {
+        let shared = shared_receives(posted)?;
+        shared.arm(3)?;
+        good &= shared.limit() == 0;
+    }
+    // Enough are there: the event comes with the one that falls below the limit.
+    let shared = shared_receives(2)?;
+    shared.arm(1)?;
+    for limit in [1, 0] {
+        good &= shared.take().is_some() && shared.limit() == limit;
     }
     Ok(good)
 }

@@ -17,8 +17,8 @@ use crate::{
     driver::Driver,
     errno,
     queue::{
+        decoded,
         post,
-        take,
         WorkQueue, //
     },
     region::ProtectionDomain,
@@ -81,8 +81,6 @@ pub(crate) struct SharedReceives {
     pd: ProtectionDomain,
     sizes: SharedSizes,
     is_of_process: bool,
-    // The event is due when fewer Receives are left; 0 if it is not wanted.
-    limit: AtomicU32,
     // INVARIANT: A queue that is not destroyed. The lock is held during a notification, so that it
     // stays.
     #[pin]
@@ -117,7 +115,6 @@ impl SharedReceives {
                 pd,
                 sizes,
                 is_of_process,
-                limit: AtomicU32::new(0),
                 ib_srq <- new_irq_lock!(None),
             }),
             GFP_KERNEL,
@@ -172,15 +169,16 @@ impl SharedReceives {
         unsafe { post(&self.receives, raw, bad, false, || self.id()) }
     }
 
-    /// Takes the oldest Receive. If fewer than the limit are left, the owner gets an event, once.
+    /// Takes the oldest Receive. If fewer than the limit are left, or were before, the owner gets an
+    /// event, once.
     pub(crate) fn take(&self) -> Option<KBox<ReceiveRequest>> {
-        let request = take(&self.receives, true)?;
-        let limit = self.limit.load(Ordering::Relaxed);
-        let is_low = limit != 0 && !self.receives.with(|receives| receives.has(limit));
-        if is_low && self.disarm(limit) {
+        let (taken, is_low) = self
+            .receives
+            .with(|receives| (receives.take(), receives.take_event()));
+        if is_low {
             self.report_limit();
         }
-        Some(request)
+        taken.map(|(request, copy)| decoded(request, copy))
     }
 
     /// Takes back a Receive that is complete. Returns its place for its completion.
@@ -195,26 +193,25 @@ impl SharedReceives {
         request.owner == self.owner
     }
 
-    /// Wants an event when fewer than `limit` Receives are left, or none if that is 0. `EINVAL` if
-    /// there is no room for so many.
+    /// Wants an event when fewer than `limit` Receives are left, or none if that is 0. The owner
+    /// gets it now if that is so already. `EINVAL` if there is no room for so many.
     pub(crate) fn arm(&self, limit: u32) -> Result {
         if limit > self.sizes.receives {
             return Err(EINVAL);
         }
-        self.limit.store(limit, Ordering::Relaxed);
+        let is_low = self.receives.with(|receives| {
+            receives.set_limit(limit);
+            receives.take_event()
+        });
+        if is_low {
+            self.report_limit();
+        }
         Ok(())
     }
 
     /// Returns the limit, or 0 if no event is wanted.
     pub(crate) fn limit(&self) -> u32 {
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    /// Wants no event any more. Says whether this limit was wanted until now.
-    fn disarm(&self, limit: u32) -> bool {
-        self.limit
-            .compare_exchange(limit, 0, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        self.receives.with(|receives| receives.limit())
     }
 
     /// Sets the queue that gets events.
@@ -337,7 +334,9 @@ impl<D: Driver> Operations<D> {
                 }
             };
             let receives = SharedReceives::new(srq.expose_provenance(), pd, sizes, ring)?;
-            receives.arm(wanted.srq_limit)?;
+            // Nothing is posted yet, which is no event.
+            let limit = wanted.srq_limit;
+            receives.receives.with(|queue| queue.set_limit(limit));
             let user = match user {
                 None => None,
                 Some((call, user)) => {
@@ -358,7 +357,8 @@ impl<D: Driver> Operations<D> {
         })
     }
 
-    /// `modify_srq`: the limit. The size stays.
+    /// `modify_srq`: the limit. The size stays. The handler of events may run meanwhile, and does
+    /// not call this.
     ///
     /// # Safety
     ///

@@ -517,11 +517,14 @@ fn limit_is_reached_once() -> Result<bool> {
     }
     // The third one leaves one, which is fewer than two.
     let once = limits.as_slice() == [2, 2, 0, 0];
+    // None is left, which the owner is told at once.
     receives.arm(1)?;
-    let none = receives.take().is_none() && receives.limit() == 1;
+    let none = receives.limit() == 0 && receives.take().is_none();
     process.post(9);
+    receives.arm(1)?;
+    let one = receives.limit() == 1;
     let last = receives.take().is_some() && receives.limit() == 0;
-    Ok(refused && once && none && last)
+    Ok(refused && once && none && one && last)
 }
 
 fn shared_receive_completes() -> Result<bool> {
