@@ -85,13 +85,17 @@ use rdmap::{
 /// The number of requests of a process that are taken at a time.
 const TAKE_LIMIT: usize = 256;
 
-/// The number of Receives of a shared receive queue that a connection holds at most: those of
-/// messages that have begun to arrive. Over an LLP that keeps the order that is one message, unless
-/// the peer interleaves several; else it is all behind the first one that is not complete.
-const fn shared_limit<O: Order>() -> usize {
+/// Returns the number of Receives of a shared receive queue of `all` that a connection holds at
+/// most: those of messages that have begun to arrive.
+///
+/// Over an LLP that keeps the order that is one message, unless the peer interleaves several. Else
+/// it is all behind the first one that is not complete, and one small segment can claim them: so a
+/// peer gets a quarter, which leaves most to others. 256 is twice the usual depth of queues in
+/// storage protocols: so many messages may be behind a lost segment of a peer that does no harm.
+fn shared_limit<O: Order>(all: usize) -> usize {
     match O::IN_ORDER {
-        true => 16,
-        false => 1024,
+        true => all.min(16),
+        false => (all / 4).clamp(1, 256),
     }
 }
 
@@ -114,7 +118,7 @@ impl<O: EstablishedConn> Stream<O> {
         let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
         let receives = match queues.shared_receives() {
             None => queue_sizes.receives,
-            Some(all) => usize::try_from(all)?.min(shared_limit::<O::Order>()),
+            Some(all) => shared_limit::<O::Order>(usize::try_from(all)?),
         };
         Ok(Self {
             rx: rx::RxHalf::new(

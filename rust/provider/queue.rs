@@ -516,9 +516,10 @@ impl Queues {
         take(&self.receive, true)
     }
 
-    /// Takes the oldest Receive of the shared receive queue: a message needs one.
-    pub fn take_shared_receive(&self) -> Option<KBox<ReceiveRequest>> {
-        self.shared.as_ref()?.take()
+    /// Takes the oldest Receive of the shared receive queue, if at least `wanted` are there: a
+    /// message needs as many.
+    pub fn take_shared_receive(&self, wanted: u32) -> Option<KBox<ReceiveRequest>> {
+        self.shared.as_ref()?.take(wanted)
     }
 
     /// Completes a send request. The consumer sees one that succeeded only if it is signalled.

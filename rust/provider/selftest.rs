@@ -134,6 +134,11 @@ pub const TESTS: &[(&str, Test)] = &[
         "the event of a shared receive queue's limit is not missed, whenever the limit is set",
         limit_event_is_not_missed,
     ),
+    // Shows P8.1.2-8.
+    (
+        "a message that needs more Receives of a shared receive queue than there are takes none",
+        receives_are_taken_all_or_none,
+    ),
 ];
 
 /// A queue pair: any number but 0.
@@ -644,7 +649,13 @@ fn limit_event_is_not_missed() -> Result<bool> {
     let shared = shared_receives(2)?;
     shared.arm(1)?;
     for limit in [1, 0] {
-        good &= shared.take().is_some() && shared.limit() == limit;
+        good &= shared.take(1).is_some() && shared.limit() == limit;
     }
     Ok(good)
+}
+
+fn receives_are_taken_all_or_none() -> Result<bool> {
+    let shared = shared_receives(3)?;
+    let taken = [4, 3, 2, 2, 1, 1].map(|wanted| shared.take(wanted).is_some());
+    Ok(taken == [false, true, true, false, true, false])
 }

@@ -5,10 +5,12 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A queue pair takes a Receive only when a message needs one, and completes it in its own
-//! completion queue. So the number of Receives that its peer holds is that of messages which have
-//! begun to arrive; the driver limits it. The consumer, or the process, learns from a completion
-//! which queue pair took its Receive, and from an event that fewer than a limit are left. With both
-//! it can tell a peer that takes more than its share (RFC 5040, section 8.1.2).
+//! completion queue. So the Receives that its peer holds are those of messages which have begun to
+//! arrive, and over an LLP that reorders also those of all messages before them; the driver limits
+//! their number. If there are fewer than a message needs, it takes none. The consumer, or the
+//! process, learns from a completion which queue pair took its Receive, and from an event that
+//! fewer than a limit are left. With both it can tell a peer that takes more than its share (RFC
+//! 5040, section 8.1.2).
 // Argues for P8.1.2-8.
 
 use crate::{
@@ -169,12 +171,16 @@ impl SharedReceives {
         unsafe { post(&self.receives, raw, bad, false, || self.id()) }
     }
 
-    /// Takes the oldest Receive. If fewer than the limit are left, or were before, the owner gets an
-    /// event, once.
-    pub(crate) fn take(&self) -> Option<KBox<ReceiveRequest>> {
-        let (taken, is_low) = self
-            .receives
-            .with(|receives| (receives.take(), receives.take_event()));
+    /// Takes the oldest Receive, if at least `wanted` are there, of which there is one at least. If
+    /// fewer than the limit are left, or were before, the owner gets an event, once.
+    pub(crate) fn take(&self, wanted: u32) -> Option<KBox<ReceiveRequest>> {
+        let (taken, is_low) = self.receives.with(|receives| {
+            let taken = match receives.can_take(wanted) {
+                true => receives.take(),
+                false => None,
+            };
+            (taken, receives.take_event())
+        });
         if is_low {
             self.report_limit();
         }

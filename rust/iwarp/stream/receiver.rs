@@ -203,8 +203,11 @@ impl<O: Order> Receiver<'_, '_, O> {
             return;
         }
         if self.queues.shared_receives().is_some() {
-            for _ in 0..self.rx.receives_wanted(head) {
-                let Some(request) = self.queues.take_shared_receive() else {
+            // All, or none: a message for which there are too few ends the stream, and others are
+            // to have them then. Only if these take some meanwhile is a part taken.
+            let wanted = u32::try_from(self.rx.receives_wanted(head)).unwrap_or(u32::MAX);
+            for wanted in (1..=wanted).rev() {
+                let Some(request) = self.queues.take_shared_receive(wanted) else {
                     return;
                 };
                 self.post_receive(request);

@@ -209,7 +209,7 @@ impl Consumer {
 
     /// Takes all Receives that are left in the shared queue, and returns their number.
     pub fn shared_left(&self) -> usize {
-        let left = core::iter::from_fn(|| self.shared.as_ref()?.take());
+        let left = core::iter::from_fn(|| self.shared.as_ref()?.take(1));
         left.count()
     }
 

@@ -472,13 +472,13 @@ fn shared_receives_are_taken_in_order() -> Result<bool> {
             process.post(round * 10 + slot);
         }
         for slot in 0..u64::from(SLOTS) {
-            let request = process.receives.take().ok_or(EINVAL)?;
+            let request = process.receives.take(1).ok_or(EINVAL)?;
             if request.id != round * 10 + slot {
                 return Ok(false);
             }
             process.receives.give_back(request);
         }
-        if process.receives.take().is_some() {
+        if process.receives.take(1).is_some() {
             return Ok(false);
         }
     }
@@ -491,14 +491,14 @@ fn shared_receives_in_progress_are_bounded() -> Result<bool> {
     // Each slot is valid again at once.
     for id in 0..20 {
         process.post(id);
-        if let Some(request) = process.receives.take() {
+        if let Some(request) = process.receives.take(1) {
             taken.push(request, GFP_KERNEL)?;
         }
     }
     let bounded = taken.len() == usize::try_from(SLOTS)?;
     process.receives.give_back(taken.pop().ok_or(EINVAL)?);
-    let one = process.receives.take();
-    Ok(bounded && one.is_some() && process.receives.take().is_none())
+    let one = process.receives.take(1);
+    Ok(bounded && one.is_some() && process.receives.take(1).is_none())
 }
 
 fn limit_is_reached_once() -> Result<bool> {
@@ -511,7 +511,7 @@ fn limit_is_reached_once() -> Result<bool> {
     receives.arm(2)?;
     let mut limits = KVec::new();
     for _ in 0..SLOTS {
-        let request = receives.take().ok_or(EINVAL)?;
+        let request = receives.take(1).ok_or(EINVAL)?;
         receives.give_back(request);
         limits.push(receives.limit(), GFP_KERNEL)?;
     }
@@ -519,11 +519,11 @@ fn limit_is_reached_once() -> Result<bool> {
     let once = limits.as_slice() == [2, 2, 0, 0];
     // None is left, which the owner is told at once.
     receives.arm(1)?;
-    let none = receives.limit() == 0 && receives.take().is_none();
+    let none = receives.limit() == 0 && receives.take(1).is_none();
     process.post(9);
     receives.arm(1)?;
     let one = receives.limit() == 1;
-    let last = receives.take().is_some() && receives.limit() == 0;
+    let last = receives.take(1).is_some() && receives.limit() == 0;
     Ok(refused && once && none && one && last)
 }
 
@@ -531,12 +531,12 @@ fn shared_receive_completes() -> Result<bool> {
     let mut shared = SharedProcess::new()?;
     let mut process = Process::sharing(shared.receives.clone())?;
     let queues = process.queues.clone();
-    let own = queues.take_receive().is_none() && queues.take_shared_receive().is_none();
+    let own = queues.take_receive().is_none() && queues.take_shared_receive(1).is_none();
     let pd = queues.receive_pd(ProtectionDomain(7)) == ProtectionDomain(1);
     // More often than there are requests.
     for id in 0..u64::from(3 * SLOTS) {
         shared.post(id);
-        let request = queues.take_shared_receive().ok_or(EINVAL)?;
+        let request = queues.take_shared_receive(1).ok_or(EINVAL)?;
         queues.complete_receive(request, Status::Success, 0, false, None);
         if process.completion() != Some((id, 0, 0)) {
             return Ok(false);
