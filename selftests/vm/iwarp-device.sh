@@ -164,4 +164,6 @@ beside_siw "the device of siw stays when the module goes" siw_stays
 beside_siw "siw goes, and devices can be added again" siw_goes
 beside_siw "siw returns, and both go in the other order" siw_returns
 check "the device goes with its network device" eval "add && netdev_goes"
+# RDMA namespaces can become exclusive only while there is one network namespace.
+ip netns del other
 finish
