@@ -70,7 +70,7 @@ impl EndReason {
         }
     }
 
-    /// Says whether it is an end in order, of which consumers at both ends know.
+    /// Returns whether it is an end in order, of which consumers at both ends know.
     pub(crate) const fn is_orderly(self) -> bool {
         matches!(self, Self::Requested | Self::PeerClosed)
     }

@@ -289,7 +289,7 @@ unsafe fn parameters<'a>(parameters: *const cbindings::iw_cm_conn_param) -> Conn
     }
 }
 
-/// Says whether the consumer of a connection created this queue pair.
+/// Returns whether the consumer of a connection created this queue pair.
 ///
 /// # Safety
 ///

@@ -307,7 +307,7 @@ impl CompletionQueue {
         })
     }
 
-    /// Says whether the consumer would be notified of a completion that asks for it.
+    /// Returns whether the consumer would be notified of a completion that asks for it.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn is_armed(&self) -> bool {
         self.state

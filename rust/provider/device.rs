@@ -208,7 +208,7 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     operations
 }
 
-/// Says whether there is a device of the kernel's own siw on a network device. Sleeps.
+/// Returns whether there is a device of the kernel's own siw on a network device. Sleeps.
 ///
 /// It would refuse ours, too.
 ///

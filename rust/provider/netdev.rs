@@ -111,7 +111,7 @@ impl NetDevice {
         }
     }
 
-    /// Says whether there is a device of a link type of this module on it. Sleeps.
+    /// Returns whether there is a device of a link type of this module on it. Sleeps.
     pub fn has_device(&self, link_type: &'static CStr) -> bool {
         registry::has(Place::new(self.as_ptr(), link_type))
     }

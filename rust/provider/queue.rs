@@ -92,13 +92,13 @@ impl<R: Request> WorkQueue<R> {
         })
     }
 
-    /// Says whether at least `count` requests, of which there is one at least, can be taken.
+    /// Returns whether at least `count` requests, of which there is one at least, can be taken.
     pub(crate) fn can_take(&self, count: u32) -> bool {
         let has_free = || usize::try_from(count).is_ok_and(|count| self.free.len() >= count);
         self.has(count) && (self.ring.is_none() || has_free())
     }
 
-    /// Says whether at least `count` requests are posted, of which there is one at least.
+    /// Returns whether at least `count` requests are posted, of which there is one at least.
     fn has(&self, count: u32) -> bool {
         match &self.ring {
             None => usize::try_from(count).is_ok_and(|count| self.posted.len() >= count),
@@ -116,7 +116,7 @@ impl<R: Request> WorkQueue<R> {
         self.limit
     }
 
-    /// Says whether the event is due. Then it is not wanted any more.
+    /// Returns whether the event is due. Then it is not wanted any more.
     pub(crate) fn take_event(&mut self) -> bool {
         let is_due = self.limit != 0 && !self.has(self.limit);
         if is_due {
@@ -412,7 +412,7 @@ impl Queues {
         self.queue_sizes
     }
 
-    /// Says whether a process posts the requests.
+    /// Returns whether a process posts the requests.
     #[inline]
     pub fn is_of_process(&self) -> bool {
         self.is_of_process
@@ -480,9 +480,9 @@ impl Queues {
         unsafe { post(&self.receive, raw, bad, false, || self.id()) }
     }
 
-    /// Says whether completions were lost in the completion queues of these requests, even if only
-    /// those of others: nobody knows whose. Nothing is to be carried out any more. May be called in
-    /// any context.
+    /// Returns whether completions were lost in the completion queues of these requests, even if
+    /// only those of others: nobody knows whose. Nothing is to be carried out any more. May be
+    /// called in any context.
     pub fn has_overrun(&self) -> bool {
         self.overruns_before != [self.send_cq.overruns(), self.receive_cq.overruns()]
     }
@@ -500,8 +500,8 @@ impl Queues {
         take(&self.send, true)
     }
 
-    /// Says whether [`Self::take_send`] would return a request. A process does not tell of one that
-    /// it posted while none was free.
+    /// Returns whether [`Self::take_send`] would return a request. A process does not tell of one
+    /// that it posted while none was free.
     pub fn has_send(&self) -> bool {
         self.send.with(|lists| !lists.closed && lists.can_take(1))
     }

@@ -212,13 +212,13 @@ fn drop_dead() {
     }
 }
 
-/// Says whether there is a device at a place. Sleeps.
+/// Returns whether there is a device at a place. Sleeps.
 pub(crate) fn has(place: Place) -> bool {
     let is_there = |entry: &Entry| entry.place == place && !entry.is_gone();
     with(|entries| entries.iter().any(is_there)).unwrap_or(false)
 }
 
-/// Says whether a device is of this module, or may be: one of another link type than that at
+/// Returns whether a device is of this module, or may be: one of another link type than that at
 /// `place` is about to be registered on the same network device. Sleeps.
 pub(crate) fn is_own(device: NonNull<cbindings::ib_device>, place: Place) -> bool {
     let is_it = |entry: &Entry| match &entry.device {

@@ -144,7 +144,7 @@ impl SharedReceives {
         self.sizes.receives
     }
 
-    /// Says whether a process posts the Receives.
+    /// Returns whether a process posts the Receives.
     pub(crate) fn is_of_process(&self) -> bool {
         self.is_of_process
     }
@@ -194,7 +194,7 @@ impl SharedReceives {
             .with(|receives| receives.give_back(request, keeps_place))
     }
 
-    /// Says whether a request is one of this queue.
+    /// Returns whether a request is one of this queue.
     pub(crate) fn owns(&self, request: &ReceiveRequest) -> bool {
         request.owner == self.owner
     }

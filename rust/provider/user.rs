@@ -39,7 +39,7 @@ use kernel::{
     task::Task, //
 };
 
-/// Says whether processes may use devices.
+/// Returns whether processes may use devices.
 pub(crate) fn is_offered() -> bool {
     // SAFETY: The function reads a parameter that does not change.
     unsafe { cbindings::user() }
@@ -150,7 +150,7 @@ impl Owner {
         Self(first.into())
     }
 
-    /// Says whether that process calls now.
+    /// Returns whether that process calls now.
     pub(crate) fn is_current(&self) -> bool {
         // SAFETY: Both tasks are there: the reference keeps one, and the other one runs.
         unsafe { cbindings::same_thread_group(current!().as_ptr(), self.0.as_ptr()) }

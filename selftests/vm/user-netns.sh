@@ -40,15 +40,15 @@ pings() {
 	local server status=0
 	inside two rping -s -a 10.0.9.2 -C 20 -S 4000 -V >/tmp/server.log 2>&1 &
 	server=$!
-	hears two 7174 && inside one rping -c -a 10.0.9.2 -C 20 -S 4000 -V 2>&1 | tail -n 20
+	listens_in two 7174 && inside one rping -c -a 10.0.9.2 -C 20 -S 4000 -V 2>&1 | tail -n 20
 	status=${PIPESTATUS[0]}
 	[ "$status" -eq 0 ] || kill $server
 	wait $server || status=$?
 	[ "$status" -eq 0 ] || cat /tmp/server.log
 	return "$status"
 }
-# hears NAME PORT: waits until a program there listens.
-hears() {
+# listens_in NAME PORT: waits until a program there listens.
+listens_in() {
 	for _ in {1..200}; do
 		! ip netns exec "$1" ss -Hln --tcp --sctp "sport = :$2" | grep -q . || return 0
 		sleep 0.1
@@ -75,7 +75,7 @@ gone() {
 at_work() {
 	inside two rping -s -P -a 10.0.9.2 -S 1000 >/dev/null 2>&1 &
 	inside one rping -s -P -a 10.0.9.1 -S 1000 >/dev/null 2>&1 &
-	hears two 7174 && hears one 7174 || return
+	listens_in two 7174 && listens_in one 7174 || return
 	: >/tmp/pinger.log
 	inside one rping -c -v -a 10.0.9.2 -S 1000 >/tmp/pinger.log 2>&1 &
 	local pinger=$! tries=300

@@ -212,7 +212,7 @@ impl Process {
         }
     }
 
-    /// Says whether the next slot is free.
+    /// Returns whether the next slot is free.
     fn has_slot(&self) -> bool {
         self.sends
             .load_16(self.next[0].flags_offset(), Ordering::Acquire)

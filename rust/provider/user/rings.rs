@@ -96,13 +96,13 @@ impl RequestRing {
         }
     }
 
-    /// Says whether there is a request. May be called in any context.
+    /// Returns whether there is a request. May be called in any context.
     pub(crate) fn has_request(&self) -> bool {
         self.has_request_behind(0)
     }
 
-    /// Says whether there is a request behind this many others, if those are there. May be called
-    /// in any context.
+    /// Returns whether there is a request behind this many others, if those are there. May be
+    /// called in any context.
     pub(crate) fn has_request_behind(&self, others: u32) -> bool {
         let flags = self.place.flags_offset_ahead(others);
         is_valid(self.memory.load_16(flags, Ordering::Acquire))
@@ -165,8 +165,8 @@ impl CompletionRing {
         true
     }
 
-    /// Says whether the process is to be told of a completion that was just written. It asked for
-    /// it once. May be called in any context.
+    /// Returns whether the process is to be told of a completion that was just written. It asked
+    /// for it once. May be called in any context.
     pub(crate) fn is_due(&self, completion: &Cqe, solicited: bool) -> bool {
         // A process that asks sees the completion, or is told.
         fence(Ordering::SeqCst);

@@ -141,7 +141,7 @@ impl SgList {
         self.list.len()
     }
 
-    /// Says whether there are no octets.
+    /// Returns whether there are no octets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0

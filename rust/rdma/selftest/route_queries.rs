@@ -100,11 +100,17 @@ pub(super) fn removal_waits() -> Result<bool> {
     Ok(waited && device.running() == 0)
 }
 
-pub(super) fn query_ends_with_its_answer() -> Result<bool> {
+/// Returns an id that has found the device, and its context.
+fn resolved() -> Result<(Arc<Id<TestHandler>>, Arc<TestHandler>)> {
     let end = TestHandler::new()?;
     let id = Id::new(&net(), end.clone())?;
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
     end.wait(|seen| seen.resolved.then_some(()))?;
+    Ok((id, end))
+}
+
+pub(super) fn query_ends_with_its_answer() -> Result<bool> {
+    let (id, end) = resolved()?;
     let device = Device::find(id.device()?)?;
     id.resolve_route(TIMEOUT_MS)?;
     end.wait(|seen| seen.routed.then_some(()))?;
@@ -115,10 +121,7 @@ pub(super) fn query_ends_with_its_answer() -> Result<bool> {
 }
 
 pub(super) fn query_ends_with_its_id() -> Result<bool> {
-    let end = TestHandler::new()?;
-    let id = Id::new(&net(), end.clone())?;
-    id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
-    end.wait(|seen| seen.resolved.then_some(()))?;
+    let (id, _) = resolved()?;
     let device = Device::find(id.device()?)?;
     id.resolve_route(TIMEOUT_MS)?;
     drop(id);
