@@ -62,7 +62,7 @@ class Qemu(Machine):
         if KERNEL.checks:
             # An interrupt in the moment when the kernel reads what its CPU can do finds five levels of page tables gone,
             # and with them the place of KASAN's shadow.
-            append += " page_poison=1 no5lvl"
+            append += " page_poison=1 no5lvl lockdep.lock_stat=0"
         modules = ["overlay"]
         if options.systemd:
             append += " guest.systemd net.ifnames=0"

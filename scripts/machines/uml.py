@@ -40,6 +40,8 @@ class Uml(Machine):
             "rcupdate.rcu_cpu_stall_timeout=150", "workqueue.watchdog_thresh=150",
             # A page that is given out has no data of whom it was before, as with Debian's kernel, which clears it.
             "init_on_alloc=1",
+            # Locks are counted for who asks for it (kernel.lock_stat).
+            "lockdep.lock_stat=0",
             *(f"share.{tag}={path}" for tag, path in shares.items()), *options.append.split(),
         ]
         if wire:
