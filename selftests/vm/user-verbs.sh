@@ -78,6 +78,7 @@ waits_for_stopped() {
 	local status=0 before
 	start server stopped "$as_nobody rping -s -a $SERVER_ADDR -p 7180 -S 4000"
 	listens server 7180 || return
+	: >/tmp/pinger.log # start's own comes later
 	start client pinger "$as_nobody rping -c -v -a $SERVER_ADDR -p 7180 -S 4000"
 	goes_on && on_server "pkill -STOP -x rping" && sleep 1 && before=$(pinged) && pings client 64 && [ "$(pinged)" -eq "$before" ] || status=$?
 	on_server "pkill -CONT -x rping" && goes_on || status=$?
