@@ -14,6 +14,7 @@ pub(crate) fn run() -> Result {
         sunrpc::selftest::svc_transports::TESTS,
         rdma::selftest::TESTS,
         endpoint::selftest::TESTS,
+        client::selftest::TESTS,
         server::selftest::TESTS,
     ];
     ext::ktap::run(&tests, |line| pr_info!("{line}\n"))

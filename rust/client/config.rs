@@ -83,9 +83,12 @@ impl Config {
 /// Callbacks that may be outstanding, and so Receives and Send buffers for them.
 const CALLBACKS: usize = CALLBACK_CREDITS as usize;
 
+/// Sends that may wait for the completion of a later one, as not all are signalled.
+const UNSIGNALLED_SENDS: usize = 16;
+
 /// Send buffers in addition to one for each credit: for replies to callbacks, and for Sends that
-/// wait for the completion of a later one, as not all are signalled.
-const EXTRA_SENDS: usize = CALLBACKS + 16;
+/// wait for the completion of a later one.
+const EXTRA_SENDS: usize = CALLBACKS + UNSIGNALLED_SENDS;
 
 /// The most memory regions of a connection. Large RPCs that run in parallel gain nothing from more.
 const MAX_REGIONS: usize = 256;
@@ -120,6 +123,19 @@ pub(super) fn credits_for(regions: usize, receives: usize, send_buffers: usize) 
         .min(send_buffers.saturating_sub(CALLBACKS))
 }
 
+/// Returns the fewest work requests of a Send queue for `credits` credits, if one RPC needs up to
+/// `reserve` regions.
+///
+/// A region is registered with one request and perhaps invalidated with another one before it is
+/// registered again. The request of a Send is for a reply to a callback, or after the registrations
+/// of a Call, and the last one is for the drain.
+fn least_depth(credits: usize, reserve: usize) -> usize {
+    let regions = regions_for(credits, reserve);
+    sends_for(credits)
+        .saturating_add(regions.saturating_mul(2))
+        .saturating_add(1)
+}
+
 /// The sizes of a connection's queues and of its memory regions.
 pub(super) struct QueueLimits {
     pub(super) parameters: endpoint::Parameters,
@@ -150,19 +166,22 @@ impl QueueLimits {
             return Err(errno::eopnotsupp());
         }
         let queue_depth = usize::try_from(limits.queue_depth)?;
-        // A Position-Zero Read chunk and a Reply chunk. Each region takes a work request to
-        // register and perhaps one to invalidate it.
+        // A Position-Zero Read chunk and a Reply chunk.
         let regions_per_send = segments.saturating_mul(2);
-        let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
-        let credits = config
-            .credits
-            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1));
-        if credits == 0 {
+        let fits = |credits: &usize| least_depth(*credits, regions_per_send) <= queue_depth;
+        let Some(credits) = (1..=config.credits).rev().find(fits) else {
             endpoint::log(|| {
                 pr_err!("the device queues {queue_depth} work requests, which is too few\n");
             });
             return Err(errno::eopnotsupp());
-        }
+        };
+        let regions = regions_for(credits, regions_per_send);
+        // A region that the server invalidated may be registered again before a completion shows
+        // that the first registration has left the queue. Without room for that, a Call waits for a
+        // completion.
+        let again = queue_depth
+            .saturating_sub(least_depth(credits, regions_per_send))
+            .min(regions_per_send.saturating_mul(UNSIGNALLED_SENDS));
         let first_credits = first.min(credits);
         let receives = endpoint::ReceiveRing::<ClientConn>::depth(receives_for(credits));
         Ok(Self {
@@ -177,6 +196,8 @@ impl QueueLimits {
                 // within a page.
                 send_elements: config.inline.send_size().div_ceil(PAGE_SIZE) + 3,
                 regions_per_send: u32::try_from(regions_per_send)?,
+                registrations: u32::try_from(regions.saturating_add(again))?,
+                invalidations: u32::try_from(regions)?,
                 transfers: 0,
             },
             credits,

@@ -45,6 +45,7 @@
 //! reply             from a Receive to the end of an RPC, or to a callback
 //! slot              an RPC that is prepared or sent, and the invalidation of its memory
 //! regions, stats    idle memory regions; counters
+//! selftest          tests of the sizes of queues
 //! prelude           names that many of them use
 //! ```
 
@@ -60,6 +61,8 @@ mod marshal;
 mod prelude;
 mod regions;
 mod reply;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 mod send;
 mod slot;
 mod stats;

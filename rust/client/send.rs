@@ -204,6 +204,18 @@ pub(super) fn send(
             prepared
         }
     };
+    // Only Calls have registrations, and they are sent one at a time, so the room stays.
+    if !active.queue.has_room_for(prepared.regions.len()) {
+        let kept = state.put_back(prepared, &active.connection);
+        drop(state);
+        return Err(match kept {
+            Ok(()) => SendError::Again,
+            Err(prepared) => {
+                prepared.cancel();
+                SendError::Disconnected
+            }
+        });
+    }
     // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with
     // the offered chunk and the registered regions.
     prepared.count(counters, &state.offered);

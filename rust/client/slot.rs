@@ -93,6 +93,20 @@ impl SlotState {
         self.prepared.take()
     }
 
+    /// Keeps `prepared`, whose turn to be sent has not come or has no room yet. Returns it if
+    /// `connection`, which it is for, is no longer open, because then nothing would cancel it.
+    pub(super) fn put_back(
+        &mut self,
+        prepared: PreparedCall,
+        connection: &ClientConn,
+    ) -> Result<(), PreparedCall> {
+        if !connection.is_open() {
+            return Err(prepared);
+        }
+        self.prepared = Some(prepared);
+        Ok(())
+    }
+
     /// Sets the offered chunk. Most Calls offer none, and then no [`Chunk`](super::chunk::Chunk) is
     /// copied.
     pub(super) fn set_offered(&mut self, offered: Offered) {
@@ -212,11 +226,11 @@ impl Slot {
         let mut state = self.lock();
         // An outstanding transmission of this Call has its memory mapped. If the Call is sent
         // again, then over another connection.
-        if !connection.is_open() || state.is_sent() {
+        if state.is_sent() {
             return Err(prepared);
         }
+        state.put_back(prepared, connection)?;
         state.set_offered(offered);
-        state.prepared = Some(prepared);
         Ok(())
     }
 

@@ -42,14 +42,32 @@ pub struct Parameters {
     pub send_bytes: usize,
     /// The most scatter elements of a Send or Write, if the device supports as many.
     pub send_elements: usize,
-    /// The most regions that are registered, and later invalidated, for one Send.
+    /// The most regions that are registered for one Send.
     pub regions_per_send: u32,
+    /// The number of registrations for Sends that may be posted at the same time. At least as many
+    /// as one Send may have.
+    pub registrations: u32,
+    /// The number of regions that may be invalidated at the same time.
+    pub invalidations: u32,
     /// The number of RDMA Reads and Writes that may be posted at the same time. Half of them is a
     /// batch: longer transfers are posted in several.
     pub transfers: u32,
 }
 
 impl Parameters {
+    /// Returns the sizes for [`QueuePair::new`].
+    pub fn queue_pair(&self) -> qp::Parameters {
+        qp::Parameters {
+            receives: self.receives,
+            sends: self.send_buffers,
+            send_elements: self.send_elements,
+            regions_per_send: self.regions_per_send,
+            registrations: self.registrations,
+            invalidations: self.invalidations,
+            transfers: self.transfers,
+        }
+    }
+
     /// Creates the queue pair of `id` in `pd` ([`QueuePair::new`]), with the Send buffers in
     /// `reusable`, which are of that domain and of [`Self::send_bytes`], and new ones. Buffers that
     /// it does not need stay there, and all of them if it fails. Sleeps.
@@ -66,15 +84,8 @@ impl Parameters {
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?)?;
-        let parameters = qp::Parameters {
-            receives: self.receives,
-            sends: self.send_buffers,
-            send_elements: self.send_elements,
-            regions_per_send: self.regions_per_send,
-            transfers: self.transfers,
-        };
         let policy = SendPolicy::new(buffers, credits);
-        let queue = QueuePair::new(id, pd, &parameters, policy)?;
+        let queue = QueuePair::new(id, pd, &self.queue_pair(), policy)?;
         for _ in 0..first {
             let buffer = match reusable.pop() {
                 Some(buffer) => Ok(buffer),
@@ -121,6 +132,10 @@ pub trait SendBufferExt<H: Handler> {
     /// Takes a free Send buffer for a Send that can wait. Leaves enough for a Send that is
     /// signalled, and does not arrange for a call of [`Handler::send_space_freed`].
     fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>>;
+
+    /// Returns whether there is room for a Send with so many registrations. If not,
+    /// [`Handler::send_space_freed`] is called when there is.
+    fn has_room_for(&self, registrations: usize) -> bool;
 
     /// Returns the number of free SQ credits, and of all.
     fn sq_credits(&self) -> (usize, usize);
@@ -182,6 +197,13 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
 
     fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>> {
         self.send_queue().policy().take_spare_buffer()
+    }
+
+    fn has_room_for(&self, registrations: usize) -> bool {
+        let mut sends = self.send_queue();
+        let has_room = sends.has_room_for(registrations);
+        sends.policy().found_room(has_room);
+        has_room
     }
 
     fn sq_credits(&self) -> (usize, usize) {

@@ -78,6 +78,10 @@ pub const TESTS: &[(&str, Test)] = &[
         send_queue::buffers_are_given_up,
     ),
     (
+        "a Send that finds no room for its registrations is woken by the completion that makes room",
+        send_queue::registrations_wait_for_room,
+    ),
+    (
         "spare Send buffers leave as many as one completion may cover",
         send_queue::spare_buffers_leave_an_interval,
     ),
@@ -112,6 +116,7 @@ const NOW: Jiffies = Jiffies::MAX - 10;
 const PLAIN: NextSend = NextSend {
     has_writes: false,
     has_gathered: false,
+    lacks_room: false,
     now: NOW,
 };
 
@@ -141,9 +146,9 @@ fn send_with_the_last_buffer_asks() -> Result<bool> {
 fn old_memory_is_covered() -> Result<bool> {
     let second = msecs_to_jiffies(Signalling::MAX_GATHERED_AGE_MS);
     let at = |now: Jiffies, has_gathered| NextSend {
-        has_writes: false,
         has_gathered,
         now,
+        ..PLAIN
     };
     let mut signalling = Signalling::new();
     let lends = signalling.asks_for_completion(&at(NOW, true), false);

@@ -45,8 +45,8 @@ pub struct SendPolicy<H: Context> {
     signalling: Signalling,
     pub(super) credits: SqCredits,
     pub(super) transfers: SpareTransfers<H>,
-    /// Whether a caller got no buffer or no credits since the last completion, and waits for the
-    /// next.
+    /// Whether a caller found no buffer, credits or room since the last completion, and waits for
+    /// the next.
     starved: bool,
 }
 
@@ -67,6 +67,12 @@ impl<H: Context> SendPolicy<H> {
         let buffer = self.buffers.take();
         self.starved |= buffer.is_none();
         buffer
+    }
+
+    /// Notes whether a caller found room for its registrations. If not, the next completion that
+    /// returns something wakes it.
+    pub(super) fn found_room(&mut self, found: bool) {
+        self.starved |= !found;
     }
 
     /// Takes a free Send buffer if more are free than one completion can cover.
@@ -264,10 +270,14 @@ impl Signalling {
         let overdue = self
             .gathered_since
             .is_some_and(|since| send.now.wrapping_sub(since) >= self.max_gathered_age);
-        // When the last buffer is taken, nobody may be able to post the Send that would free the
-        // others. The memory of Writes is not kept longer than necessary; the few pages that are
-        // part of a Send may be.
-        let asks = self.unsignalled >= Self::INTERVAL || last_buffer || overdue || send.has_writes;
+        // When the last buffer is taken, or the room for registrations, nobody may be able to post
+        // the Send that would free the others. The memory of Writes is not kept longer than
+        // necessary; the few pages that are part of a Send may be.
+        let asks = self.unsignalled >= Self::INTERVAL
+            || last_buffer
+            || send.lacks_room
+            || overdue
+            || send.has_writes;
         if asks {
             self.unsignalled = 0;
             self.gathered_since = None;

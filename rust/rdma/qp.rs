@@ -56,10 +56,30 @@ pub struct Parameters {
     pub sends: usize,
     /// The most scatter elements of a Send or Write, if the device supports as many.
     pub send_elements: usize,
-    /// The most regions that are registered, and later invalidated, for one Send.
+    /// The most regions that are registered for one Send.
     pub regions_per_send: u32,
+    /// The number of registrations for Sends that may be posted at the same time. At least as many
+    /// as one Send may have.
+    pub registrations: u32,
+    /// The number of regions that may be invalidated at the same time.
+    pub invalidations: u32,
     /// The number of RDMA Reads and Writes that may be posted at the same time.
     pub transfers: u32,
+}
+
+impl Parameters {
+    /// Returns the number of work requests of the Send queue, on a device where an RDMA Read takes
+    /// `requests_per_read` ([`crate::device::Limits::requests_per_read`]).
+    pub fn send_queue_depth(&self, requests_per_read: u32) -> Result<u32> {
+        let transfers = self.transfers.saturating_mul(requests_per_read);
+        // One more is for the drain, and one for a barrier where it is used.
+        let others = 1 + u32::from(self.transfers != 0);
+        Ok(u32::try_from(self.sends)?
+            .saturating_add(self.registrations)
+            .saturating_add(self.invalidations)
+            .saturating_add(transfers)
+            .saturating_add(others))
+    }
 }
 
 /// A queue pair and its completion queue.
@@ -151,28 +171,15 @@ impl<H: Handler> QueuePair<H> {
         if !pd.serves(&id) {
             return Err(EINVAL);
         }
-        let sends = u32::try_from(parameters.sends)?;
         let regions_per_send = usize::try_from(parameters.regions_per_send)?;
         let room = usize::try_from(parameters.receives)?;
-        let per_send = parameters
-            .regions_per_send
-            .saturating_mul(2)
-            .saturating_add(1);
         let limits = id.limits()?;
-        let transfers = parameters
-            .transfers
-            .saturating_mul(limits.requests_per_read());
-        let invalidations = regions_per_send.saturating_mul(parameters.sends);
-        // One more on either side is for the drain, and one for a barrier where it is used.
-        let others = 1 + u32::from(parameters.transfers != 0);
-        let max_send_wr = sends
-            .saturating_mul(per_send)
-            .saturating_add(transfers)
-            .saturating_add(others);
+        let max_send_wr = parameters.send_queue_depth(limits.requests_per_read())?;
+        // One more is for the drain.
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = cq::CompletionQueue::new(id.clone(), entries)?;
-        let sends = SqState::new(parameters.sends, invalidations, policy)?;
+        let sends = SqState::new(parameters, policy)?;
         let receives = receive::RqState::new(room);
         let deferred_dereg = mr::DeferredDereg::new()?;
         let read_mrs = match limits.read_mr_pages {

@@ -14,6 +14,7 @@ use crate::{
         MinRtt, //
     },
     in_flight::InFlight,
+    qp::Parameters,
     send::{
         Buffer,
         SendKind,
@@ -52,6 +53,9 @@ pub struct NextSend {
     pub has_writes: bool,
     /// Whether it gathers memory, which is kept until a completion.
     pub has_gathered: bool,
+    /// Whether the queue has room for fewer registrations than the next Send may need, until a
+    /// completion.
+    pub lacks_room: bool,
     /// The time of the kernel's coarse clock.
     pub now: Jiffies,
 }
@@ -62,6 +66,8 @@ struct Posted<H: Context> {
     /// The RDMA Writes that precede it in its chain, or memory that is part of it.
     attached: Option<KBox<transfer::TransferData<H>>>,
     tag: Option<H::SendTag>,
+    /// The number of registrations before it.
+    registrations: usize,
     since: Jiffies,
 }
 
@@ -93,6 +99,9 @@ pub(crate) struct SqState<H: Context, P> {
     pub(crate) rw_contexts: InFlight,
     /// Invalidations that are posted, or that the device lost.
     pub(crate) invalidations_in_flight: InFlight,
+    /// The number of registrations that there is room for, and the most that one Send needs.
+    registrations: usize,
+    registrations_per_send: usize,
     /// The number of regions that may still be invalidated at the same time.
     pub(crate) invalidations: usize,
     drained: bool,
@@ -112,10 +121,10 @@ pub(crate) struct SqState<H: Context, P> {
 pub(crate) type CompletedTransfers<H> = Chain<transfer::TransferData<H>>;
 
 impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
-    /// Creates the state for `count` Sends at the same time. Sleeps.
-    pub(crate) fn new(count: usize, invalidations: usize, policy: P) -> Result<Self> {
-        let mut posted = KVec::with_capacity(count, GFP_KERNEL)?;
-        for _ in 0..count {
+    /// Creates the state of a queue with these sizes. Sleeps.
+    pub(crate) fn new(sizes: &Parameters, policy: P) -> Result<Self> {
+        let mut posted = KVec::with_capacity(sizes.sends, GFP_KERNEL)?;
+        for _ in 0..sizes.sends {
             posted.push(None, GFP_KERNEL)?;
         }
         Ok(Self {
@@ -126,7 +135,9 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
             newest: 0,
             rw_contexts: InFlight::new(),
             invalidations_in_flight: InFlight::new(),
-            invalidations,
+            registrations: usize::try_from(sizes.registrations)?,
+            registrations_per_send: usize::try_from(sizes.regions_per_send)?,
+            invalidations: usize::try_from(sizes.invalidations)?,
             drained: false,
             transfer_failure: None,
             barrier: Barrier {
@@ -140,9 +151,14 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
         })
     }
 
+    /// Returns whether there is room for a Send with so many registrations.
+    pub(crate) fn has_room_for(&self, registrations: usize) -> bool {
+        self.registrations >= registrations
+    }
+
     /// Makes a Send of the first `len` bytes of `buffer`, with `attached`, the next one on `queue`.
-    /// Returns its work request, which must be posted before the lock is released. It completes to
-    /// `done` if it is signalled or fails.
+    /// Returns its work request, which must be posted before the lock is released, with so many
+    /// `registrations` before it. It completes to `done` if it is signalled or fails.
     ///
     /// `kind` is the kind of the Send. A signalled Send must not be deferred, as others may wait
     /// for it. [`EINVAL`] if the buffer is of another domain than `pd`, or if the queue is full.
@@ -152,6 +168,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
         queue: &Q,
         done: unsafe extern "C" fn(*mut cbindings::ib_cq, *mut cbindings::ib_wc),
         pd: &Arc<ProtectionDomain<H>>,
+        registrations: usize,
         mut buffer: Buffer<H>,
         len: usize,
         kind: SendKind,
@@ -160,7 +177,8 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
     ) -> Result<*mut cbindings::ib_send_wr> {
         let sequence = self.newest;
         let place = self.place(sequence).ok_or(EINVAL)?;
-        let Some(place @ None) = self.posted.get_mut(place) else {
+        let room = self.registrations.checked_sub(registrations);
+        let (Some(place @ None), Some(room)) = (self.posted.get_mut(place), room) else {
             self.policy.put_back(buffer);
             return Err(EINVAL);
         };
@@ -176,8 +194,10 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
         let signal = self.policy.asks_for_completion(&NextSend {
             has_writes: gathered == Some(false),
             has_gathered: gathered == Some(true),
+            lacks_room: room < self.registrations_per_send,
             now,
         });
+        self.registrations = room;
         let since = attached.as_ref().and_then(|transfer| transfer.begun);
         let inner = &mut buffer.0;
         inner.prepare(sge, kind);
@@ -204,6 +224,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
             buffer: buffer.0,
             attached,
             tag,
+            registrations,
             since: since.unwrap_or(now),
         });
         self.newest = sequence.wrapping_add(1);
@@ -327,6 +348,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
             return;
         };
         if let Some(posted) = place.take() {
+            self.registrations = self.registrations.saturating_add(posted.registrations);
             if let Some(mut attached) = posted.attached {
                 // Before the caller asks for waiters.
                 attached.release_credits();

@@ -263,6 +263,8 @@ impl QueueLimits {
             send_bytes: self.inline.send_size(),
             send_elements: SCATTER_ELEMENTS,
             regions_per_send: 0,
+            registrations: 0,
+            invalidations: 0,
             transfers: self.transfers,
         })
     }

@@ -194,6 +194,8 @@ pub fn parameters(send_buffers: usize, first: usize) -> Parameters {
         send_bytes: BUFFER_BYTES,
         send_elements: 4,
         regions_per_send: 1,
+        registrations: 2,
+        invalidations: 2,
         transfers: 4,
     }
 }

@@ -17,6 +17,7 @@ use super::{
         BUFFER_BYTES, //
     }, //
 };
+use core::iter;
 use kernel::{
     prelude::*,
     time::{
@@ -63,11 +64,31 @@ impl Side {
         gathered: Option<Gathered<End>>,
         doorbell: Doorbell,
     ) -> Result {
-        let regions = mr::Prepared::new();
+        self.send_with(mr::Prepared::new(), buffer, gathered, doorbell)
+    }
+
+    fn send_with(
+        &self,
+        regions: mr::Prepared<End>,
+        buffer: Buffer<End>,
+        gathered: Option<Gathered<End>>,
+        doorbell: Doorbell,
+    ) -> Result {
         let (_, result) = self
             .queue
             .post_send(regions, buffer, LEN, gathered, doorbell, |_| ());
         result
+    }
+
+    /// Sends a message with the registration of a region, which covers the first bytes of `page`.
+    fn send_registration(&self, page: &Page) -> Result {
+        let mut idle = mr::Idle::new();
+        idle.allocate(self.queue.pd(), 1, GFP_KERNEL)?;
+        let mut pieces = iter::once(page.piece(0, LEN)).peekable();
+        let mut regions = mr::Prepared::new();
+        regions.map(&mut idle, &mut pieces, mr::Access::Read, 0)?;
+        let buffer = self.queue.take_send_buffer().ok_or(ENOMEM)?;
+        self.send_with(regions, buffer, None, Doorbell::Ring)
     }
 
     /// Maps the first bytes of `page`, to be part of a message.
@@ -230,6 +251,27 @@ pub(super) fn buffers_are_given_up() -> Result<bool> {
         }
     }
     Ok(one_left && two_left && kept && taken.len() == 3)
+}
+
+pub(super) fn registrations_wait_for_room() -> Result<bool> {
+    // There is room for two registrations.
+    let connection = Connection::new(&parameters(8, 8))?;
+    let near = &connection.near;
+    let page = Page::new(GFP_KERNEL)?;
+    let room = near.queue.has_room_for(2);
+    // There is room for another one, so nobody asks for a completion.
+    near.send_registration(&page)?;
+    connection.arrived(1)?;
+    let full = !near.queue.has_room_for(2) && near.queue.has_room_for(1);
+    let not_yet = near.was_woken(0)?;
+    near.send_registration(&page)?;
+    connection.arrived(2)?;
+    let woken = near.was_woken(1)?;
+    let room_again = near.queue.has_room_for(2);
+    near.send_registration(&page)?;
+    near.send_registration(&page)?;
+    connection.arrived(4)?;
+    Ok(room && full && not_yet && woken && room_again && near.was_woken(1)?)
 }
 
 pub(super) fn spare_buffers_leave_an_interval() -> Result<bool> {

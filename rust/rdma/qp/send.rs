@@ -52,6 +52,12 @@ impl<H: Handler> SendQueue<'_, H> {
         self.state.open
     }
 
+    /// Returns whether there is room for a Send with so many registrations. If not, the completion
+    /// of an earlier Send makes room.
+    pub fn has_room_for(&self, registrations: usize) -> bool {
+        self.state.has_room_for(registrations)
+    }
+
     /// Returns the policy of the layer above.
     pub fn policy(&mut self) -> &mut H::SendPolicy {
         &mut self.state.policy
@@ -73,8 +79,9 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// The regions must be treated as valid afterwards even if this fails, as some requests may
     /// have been posted. A failure ends the connection, and deferred requests with it. [`EINVAL`]
-    /// if an argument is of another domain, if there are more regions than a Send may have, or if
-    /// `gathered` would be behind the first `len` bytes.
+    /// if an argument is of another domain, if there are more regions than a Send may have or than
+    /// there is [room for](SendQueue::has_room_for), or if `gathered` would be behind the first
+    /// `len` bytes.
     ///
     /// `posted` is called when the Send is ready to be posted, with the queue's lock held; it must
     /// not sleep.
@@ -111,6 +118,7 @@ impl<H: Handler> QueuePair<H> {
         }
         let send = match self.enqueue(
             &mut sends,
+            regions.len(),
             buffer,
             len,
             send::SendKind::Plain,
@@ -153,11 +161,13 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Makes `buffer` the next posted Send. Its work request must be posted before the lock is
-    /// released.
+    /// Makes `buffer` the next posted Send, after so many `registrations`. Its work request must be
+    /// posted before the lock is released.
+    #[expect(clippy::too_many_arguments)]
     fn enqueue(
         &self,
         sends: &mut SqState<H, H::SendPolicy>,
+        registrations: usize,
         buffer: send::Buffer<H>,
         len: usize,
         kind: send::SendKind,
@@ -165,7 +175,17 @@ impl<H: Handler> QueuePair<H> {
         tag: Option<H::SendTag>,
     ) -> Result<*mut cbindings::ib_send_wr> {
         let (done, pd) = (send_done::<H>, &self.pd);
-        sends.enqueue(self, done, pd, buffer, len, kind, attached, tag)
+        sends.enqueue(
+            self,
+            done,
+            pd,
+            registrations,
+            buffer,
+            len,
+            kind,
+            attached,
+            tag,
+        )
     }
 
     /// Posts the deferred requests, then the list from `first`. After a failure nothing can be
@@ -212,7 +232,7 @@ impl<H: Handler> QueuePair<H> {
         } = send;
         // The requests do not move with their box.
         let requests = transfer.as_mut().map(|transfer| &raw mut **transfer);
-        let send = self.enqueue(sends, buffer, len, kind, transfer, Some(tag))?;
+        let send = self.enqueue(sends, 0, buffer, len, kind, transfer, Some(tag))?;
         // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
         // which stays locked during the call.
         let posted_send = unsafe { send::PostedSend::of(send, &self._cq) };

@@ -51,6 +51,9 @@ pub(super) const GATHER_AT: usize = 10;
 /// The most regions that are registered for one Send.
 pub(super) const REGIONS: usize = 3;
 
+/// The registrations, and the invalidations, of a [`Fixture`] at the same time.
+pub(super) const REGISTRATIONS: usize = 96;
+
 pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
     private_data: &[],
     responder_resources: 1,
@@ -78,6 +81,8 @@ impl Fixture {
                 sends: 32,
                 send_elements: 4,
                 regions_per_send: REGIONS as u32,
+                registrations: REGISTRATIONS as u32,
+                invalidations: REGISTRATIONS as u32,
                 transfers: TRANSFERS as u32,
             },
             policy,
