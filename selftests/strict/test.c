@@ -89,9 +89,18 @@ static int send(struct rig *rig, u64 from, u64 to, u32 len)
 	return status ?: wait_for(rig, 2);
 }
 
+/* Maps memory for a device. The debugging of DMA wants to see the check. */
+static u64 map_for(struct device *dev, void *memory, size_t len,
+		   enum dma_data_direction direction)
+{
+	u64 address = dma_map_single(dev, memory, len, direction);
+
+	return dma_mapping_error(dev, address) ? 0 : address;
+}
+
 static u64 map(struct rig *rig, void *memory, enum dma_data_direction direction)
 {
-	return dma_map_single(rig->dma, memory, LEN, direction);
+	return map_for(rig->dma, memory, LEN, direction);
 }
 
 static void unmap(struct rig *rig, u64 address,
@@ -103,8 +112,7 @@ static void unmap(struct rig *rig, u64 address,
 /* Sends LEN bytes that are mapped as `direction` says to a good Receive. */
 static int send_from(struct rig *rig, u64 from, u32 len)
 {
-	u64 to = dma_map_single(rig->dma, rig->to, 2 * PAGE_SIZE,
-				DMA_FROM_DEVICE);
+	u64 to = map_for(rig->dma, rig->to, 2 * PAGE_SIZE, DMA_FROM_DEVICE);
 	int status = send(rig, from, to, len);
 
 	dma_unmap_single(rig->dma, to, 2 * PAGE_SIZE, DMA_FROM_DEVICE);
@@ -207,7 +215,7 @@ static int write_to_what_is_for_reading(struct rig *rig)
 static int mapped_for_another(struct rig *rig)
 {
 	struct device *other = &rig->other->dev;
-	u64 from = dma_map_single(other, rig->from, LEN, DMA_TO_DEVICE);
+	u64 from = map_for(other, rig->from, LEN, DMA_TO_DEVICE);
 	int status = send_from(rig, from, LEN);
 
 	dma_unmap_single(other, from, LEN, DMA_TO_DEVICE);
