@@ -160,8 +160,8 @@ impl<H: Handler> QueuePair<H> {
     /// Creates the queue pair of `id` in `pd`, which is on its device. [`EINVAL`] if it has one.
     /// Sleeps.
     ///
-    /// [`EINVAL`] and [`ENOMEM`] may also mean that the device does not support that many work
-    /// requests of that size, although its limits say so.
+    /// [`EINVAL`], [`ENOMEM`], `EAGAIN` or `ENOSPC` may also mean that the device does not support
+    /// that many work requests of that size, although its limits say so.
     pub fn new(
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,

@@ -99,9 +99,9 @@ impl Responder {
                 parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
                 limits.halved(),
             ) {
-                // The device's attributes promise more than it has, or memory is short. Some
-                // devices do not say which.
-                (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
+                // The device's attributes promise more than it has, or memory is short. Each driver
+                // has an error of its own for that.
+                (Err(_), Some(halved)) => limits = halved,
                 (queue, _) => {
                     break queue.inspect_err(|error| {
                         trace::event!(svcrdma_qp_err(client.text().as_c_str(), *error));
