@@ -247,7 +247,7 @@ uml() {
 	gate "$KERNEL: two, data and messages" 1200 pair 'data leaks.sh'
 	gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
 	settings='ROUNDS=3' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
-	gate "$KERNEL: two, faults during I/O" 1200 pair 'faults leaks.sh'
+	gate "$KERNEL: two, faults during I/O" 1200 pair 'during_io leaks.sh'
 	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
 	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
@@ -282,7 +282,7 @@ vms() {
 	rdma=strict gate 'one VM, the strict device' 600 one_vm strict.sh
 	gate 'two VMs: data and messages' 1800 pair data
 	gate 'two VMs: mounts and connections' 1800 pair mounts
-	gate 'two VMs: faults during I/O' 1800 pair faults
+	gate 'two VMs: faults during I/O' 1800 pair during_io
 	gate 'two VMs: the crafted peer' 1800 pair crafted_peer
 	gate 'two VMs: files and exports' 1800 pair files
 	gate 'two VMs: further tests' 3600 pair extended
