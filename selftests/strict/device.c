@@ -4,11 +4,13 @@
  * which are parameters of the module; and the files of debugfs.
  */
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/dma-map-ops.h>
 #include <linux/module.h>
 #include <linux/platform_device.h>
 #include <linux/seq_file.h>
 
+#include "faults.h"
 #include "limits.h"
 #include "strict.h"
 
@@ -147,6 +149,54 @@ struct ib_device *strict_device(void)
 	return strict ? strict->rdma : NULL;
 }
 
+/* Returns the newest device, which does not go before ib_device_put(). */
+static struct ib_device *newest(void)
+{
+	struct ib_device *device = NULL;
+	struct strict *strict;
+
+	guard(mutex)(&devices_lock);
+	list_for_each_entry(strict, &devices, list) {
+		if (!ib_device_try_get(strict->rdma))
+			continue;
+		if (device)
+			ib_device_put(device);
+		device = strict->rdma;
+	}
+	return device;
+}
+
+/* Reports that the port is down, and up again. Returns whether there is one. */
+bool strict_report_port(unsigned int ms)
+{
+	struct ib_event event = {
+		.event = IB_EVENT_PORT_ERR, .element.port_num = 1,
+	};
+
+	event.device = newest();
+	if (!event.device)
+		return false;
+	ib_dispatch_event(&event);
+	msleep(ms);
+	event.event = IB_EVENT_PORT_ACTIVE;
+	ib_dispatch_event(&event);
+	ib_device_put(event.device);
+	return true;
+}
+
+/* The newest device goes, as if it had been pulled out. */
+bool strict_remove(void)
+{
+	struct ib_device *device = newest();
+
+	if (!device)
+		return false;
+	ib_unregister_device_queued(device);
+	rxe_net_del(device);
+	ib_device_put(device);
+	return true;
+}
+
 static int faults_show(struct seq_file *file, void *unused)
 {
 	enum strict_fault fault;
@@ -157,6 +207,73 @@ static int faults_show(struct seq_file *file, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(faults);
+
+/* Prints a device, and whether its addresses are pointers or mapped. */
+static struct seq_file *listed;
+
+static int list_device(struct ib_device *device)
+{
+	seq_printf(listed, "%s %s\n", dev_name(&device->dev),
+		   ib_uses_virt_dma(device) ? "pointers" : "mapped");
+	return 0;
+}
+
+/* A client of the core is told of each device, those of others too. */
+static int devices_show(struct seq_file *file, void *unused)
+{
+	static struct ib_client client = {
+		.name = "strict", .add = list_device,
+	};
+	static DEFINE_MUTEX(lock);
+	int status;
+
+	guard(mutex)(&lock);
+	listed = file;
+	status = ib_register_client(&client);
+	if (!status)
+		ib_unregister_client(&client);
+	return status;
+}
+DEFINE_SHOW_ATTRIBUTE(devices);
+
+static int plan_show(struct seq_file *file, void *unused)
+{
+	strict_show_plan(file);
+	return 0;
+}
+
+static int plan_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, plan_show, NULL);
+}
+
+/* Takes a seed, a number of faults, and the name of a kind or nothing. */
+static ssize_t plan_write(struct file *file, const char __user *text,
+			  size_t len, loff_t *offset)
+{
+	char line[64] = {}, kind[32] = {};
+	unsigned int count;
+	int status;
+	u32 seed;
+
+	if (len >= sizeof(line))
+		return -EINVAL;
+	if (copy_from_user(line, text, len))
+		return -EFAULT;
+	if (sscanf(line, "%u %u %31s", &seed, &count, kind) < 2)
+		return -EINVAL;
+	status = strict_plan(seed, count, kind);
+	return status ?: len;
+}
+
+static const struct file_operations plan_fops = {
+	.owner = THIS_MODULE,
+	.open = plan_open,
+	.read = seq_read,
+	.write = plan_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
 
 static int run_tests(void *unused, u64 value)
 {
@@ -173,6 +290,8 @@ int strict_start(void)
 		return status;
 	directory = debugfs_create_dir("strict", NULL);
 	debugfs_create_file("faults", 0400, directory, NULL, &faults_fops);
+	debugfs_create_file("devices", 0400, directory, NULL, &devices_fops);
+	debugfs_create_file("plan", 0600, directory, NULL, &plan_fops);
 	debugfs_create_file("test", 0200, directory, NULL, &test_fops);
 	return 0;
 }
@@ -180,6 +299,7 @@ int strict_start(void)
 void strict_stop(void)
 {
 	debugfs_remove_recursive(directory);
+	strict_end_plan();
 	rxe_destroy_wq();
 	strict_forget();
 }

@@ -12,11 +12,12 @@
 #include <linux/slab.h>
 #include <linux/xarray.h>
 
+#include "faults.h"
 #include "limits.h"
 #include "strict.h"
 
 /* The operations of rxe, from its first device. */
-static typeof_member(struct ib_device, ops) rxe;
+typeof_member(struct ib_device, ops) strict_rxe;
 /* Access of which rxe would go past the device addresses. */
 static const int refused_access = IB_ACCESS_REMOTE_ATOMIC |
 				  IB_ACCESS_FLUSH_GLOBAL |
@@ -44,14 +45,18 @@ struct strict_qp {
 	struct ring send, receive;
 	bool signals_all;
 	bool limited;
+	bool connects;			/* a reliable connection of the kernel */
+	bool failed;			/* takes requests only to flush them */
 };
 
 /* All queue pairs. Completions may be of one that is gone. */
 static DEFINE_XARRAY_FLAGS(queue_pairs, XA_FLAGS_LOCK_IRQ);
+/* While it is held, no queue pair goes. */
+static DEFINE_MUTEX(life);
 
 static struct strict_qp *strict_qp(struct ib_qp *qp)
 {
-	return (void *)qp + rxe.size_ib_qp;
+	return (void *)qp + strict_rxe.size_ib_qp;
 }
 
 static unsigned int limit(unsigned int wanted, unsigned int ours)
@@ -62,7 +67,7 @@ static unsigned int limit(unsigned int wanted, unsigned int ours)
 static int query_device(struct ib_device *device, struct ib_device_attr *attr,
 			struct ib_udata *udata)
 {
-	int status = rxe.query_device(device, attr, udata);
+	int status = strict_rxe.query_device(device, attr, udata);
 
 	if (status)
 		return status;
@@ -78,15 +83,9 @@ static int query_device(struct ib_device *device, struct ib_device_attr *attr,
 		limit(profile->sends_reads, attr->max_qp_init_rd_atom);
 	/* They would go past the device addresses. */
 	attr->atomic_cap = IB_ATOMIC_NONE;
+	if (profile->no_connections)
+		attr->device_cap_flags &= ~IB_DEVICE_MEM_MGT_EXTENSIONS;
 	return 0;
-}
-
-static int create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
-		     struct uverbs_attr_bundle *attrs)
-{
-	if (attr->comp_vector >= cq->device->num_comp_vectors)
-		return -EINVAL;
-	return rxe.create_cq(cq, attr, attrs);
 }
 
 static bool exceeds(const struct ib_device_attr *limits,
@@ -127,6 +126,12 @@ static int create_qp(struct ib_qp *qp, struct ib_qp_init_attr *init,
 
 	if (exceeds(limits, &cap))
 		return -EINVAL;
+	if (profile->no_connections && init->qp_type == IB_QPT_RC)
+		return -EOPNOTSUPP;
+	strict->connects = !udata && init->qp_type == IB_QPT_RC;
+	status = strict->connects ? strict_error(STRICT_QP_FAILS) : 0;
+	if (status)
+		return status;
 	if (profile->rounds) {
 		cap.max_send_wr = rounded(cap.max_send_wr, limits->max_qp_wr);
 		cap.max_recv_wr = rounded(cap.max_recv_wr, limits->max_qp_wr);
@@ -145,10 +150,14 @@ static int create_qp(struct ib_qp *qp, struct ib_qp_init_attr *init,
 				     GFP_KERNEL));
 	if (status)
 		goto free;
-	status = rxe.create_qp(qp, init, udata);
+	status = strict_rxe.create_qp(qp, init, udata);
 	if (status)
 		goto erase;
 	init->cap = cap;
+	if (strict->connects) {
+		strict_join(qp->send_cq);
+		strict_join(qp->recv_cq);
+	}
 	return 0;
 
 erase:
@@ -161,11 +170,17 @@ free:
 static int destroy_qp(struct ib_qp *qp, struct ib_udata *udata)
 {
 	struct strict_qp *strict = strict_qp(qp);
-	int status = rxe.destroy_qp(qp, udata);
+	int status;
 
+	guard(mutex)(&life);
+	status = strict_rxe.destroy_qp(qp, udata);
 	if (status)
 		return status;
 	xa_erase_irq(&queue_pairs, (uintptr_t)qp);
+	if (strict->connects) {
+		strict_part(qp->send_cq);
+		strict_part(qp->recv_cq);
+	}
 	free_rings(strict);
 	return 0;
 }
@@ -183,22 +198,30 @@ static int modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 	/* rdma_cm asks for it whenever a peer may read. */
 	ours.qp_access_flags &= ~refused_access;
-	return rxe.modify_qp(qp, &ours, mask, udata);
+	/* From here on each request is taken: what drains the queue waits. */
+	if (mask & IB_QP_STATE)
+		WRITE_ONCE(strict_qp(qp)->failed,
+			   attr->qp_state == IB_QPS_ERR);
+	return strict_rxe.modify_qp(qp, &ours, mask, udata);
 }
 
 static struct ib_mr *get_dma_mr(struct ib_pd *pd, int access)
 {
 	if (access & refused_access)
 		return ERR_PTR(-EOPNOTSUPP);
-	return rxe.get_dma_mr(pd, access);
+	return strict_rxe.get_dma_mr(pd, access);
 }
 
 static struct ib_mr *alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 			      u32 pages)
 {
+	int status = strict_error(STRICT_MR_FAILS);
+
+	if (status)
+		return ERR_PTR(status);
 	if (pages > pd->device->attrs.max_fast_reg_page_list_len)
 		return ERR_PTR(-EINVAL);
-	return rxe.alloc_mr(pd, type, pages);
+	return strict_rxe.alloc_mr(pd, type, pages);
 }
 
 /* Whether the queue has room for one more, which it then has. */
@@ -275,6 +298,13 @@ static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
+/* Whether a request is not taken, though there is nothing wrong with it. */
+static int fails(struct strict_qp *strict, enum strict_kind kind)
+{
+	return strict->connects && !READ_ONCE(strict->failed) ?
+		       strict_error(kind) : 0;
+}
+
 static int post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad)
 {
@@ -282,17 +312,18 @@ static int post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	const struct ib_send_wr *each;
 	unsigned long flags;
 	unsigned int before;
-	int status = 0;
+	int status;
 
 	if (!strict->limited)
-		return rxe.post_send(qp, wr, bad);
+		return strict_rxe.post_send(qp, wr, bad);
 	spin_lock_irqsave(&strict->lock, flags);
 	before = strict->send.head;
+	status = fails(strict, STRICT_SEND_FAILS);
 	for (each = wr; each && !status; each = each->next)
 		status = check_send(qp, each);
 	*bad = wr;
 	if (!status)
-		status = rxe.post_send(qp, wr, bad);
+		status = strict_rxe.post_send(qp, wr, bad);
 	if (status) {
 		strict->send.head = before;
 		/* Those before the bad one are posted. */
@@ -310,12 +341,13 @@ static int post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	const struct ib_recv_wr *each;
 	unsigned long flags;
 	unsigned int before;
-	int status = 0;
+	int status;
 
 	if (!strict->limited)
-		return rxe.post_recv(qp, wr, bad);
+		return strict_rxe.post_recv(qp, wr, bad);
 	spin_lock_irqsave(&strict->lock, flags);
 	before = strict->receive.head;
+	status = fails(strict, STRICT_RECEIVE_FAILS);
 	for (each = wr; each && !status; each = each->next) {
 		if (each->num_sge > strict->cap.max_recv_sge)
 			status = refuse(qp, "elements of a Receive",
@@ -328,7 +360,7 @@ static int post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	}
 	*bad = wr;
 	if (!status)
-		status = rxe.post_recv(qp, wr, bad);
+		status = strict_rxe.post_recv(qp, wr, bad);
 	if (status) {
 		strict->receive.head = before;
 		for (each = wr; each != *bad; each = each->next)
@@ -338,7 +370,45 @@ static int post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	return status;
 }
 
-static void completed(const struct ib_wc *wc)
+/* Whether a request is in the ring, which may have failed. */
+static bool contains(const struct ring *ring, u64 id)
+{
+	unsigned int at;
+
+	for (at = ring->tail; at != ring->head; at++) {
+		if (ring->entries[at % ring->size].id == id)
+			return true;
+	}
+	return false;
+}
+
+/* Which queue of a connection a completion is of. */
+enum strict_queue strict_queue_of(const struct ib_wc *wc)
+{
+	enum strict_queue queue = STRICT_NO_QUEUE;
+	struct strict_qp *strict;
+	unsigned long flags;
+
+	xa_lock_irqsave(&queue_pairs, flags);
+	strict = xa_load(&queue_pairs, (uintptr_t)wc->qp);
+	if (strict && strict->connects) {
+		spin_lock(&strict->lock);
+		if (wc->status)
+			WRITE_ONCE(strict->failed, true);
+		/* If it failed, nothing else says of which queue it is. */
+		if (wc->status ? contains(&strict->send, wc->wr_id) :
+				 !(wc->opcode & IB_WC_RECV))
+			queue = STRICT_SEND_QUEUE;
+		else
+			queue = STRICT_RECEIVE_QUEUE;
+		spin_unlock(&strict->lock);
+	}
+	xa_unlock_irqrestore(&queue_pairs, flags);
+	return queue;
+}
+
+/* A completion was polled: its request is no more in the queue. */
+void strict_completed(const struct ib_wc *wc)
 {
 	struct strict_qp *strict;
 	unsigned long flags;
@@ -361,13 +431,57 @@ static void completed(const struct ib_wc *wc)
 	xa_unlock_irqrestore(&queue_pairs, flags);
 }
 
-static int poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
+/* Whether a connection of the kernel is in use: it has posted something. */
+static bool in_use(struct strict_qp *strict)
 {
-	int polled = rxe.poll_cq(cq, count, wc), i;
+	return strict->connects && !READ_ONCE(strict->failed) &&
+	       READ_ONCE(strict->send.head);
+}
 
-	for (i = 0; i < polled; i++)
-		completed(&wc[i]);
-	return polled;
+bool strict_connected(void)
+{
+	struct strict_qp *strict;
+	unsigned long index;
+
+	guard(mutex)(&life);
+	xa_for_each(&queue_pairs, index, strict) {
+		if (in_use(strict))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * One of the connections fails, as if the device had found a fault in it. Its
+ * flushes come late. Returns whether there was one.
+ */
+bool strict_fail_one(u32 choice, unsigned int flush_ms)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct ib_event event = { .event = IB_EVENT_QP_FATAL };
+	struct ib_qp *chosen = NULL;
+	struct strict_qp *strict;
+	unsigned int count = 0;
+	unsigned long index;
+
+	guard(mutex)(&life);
+	xa_for_each(&queue_pairs, index, strict) {
+		struct ib_qp *qp = (struct ib_qp *)index;
+
+		if (in_use(strict) && choice % ++count == 0)
+			chosen = qp;
+	}
+	if (!chosen)
+		return false;
+	strict_complete_late(chosen->send_cq, flush_ms);
+	strict_complete_late(chosen->recv_cq, flush_ms);
+	if (modify_qp(chosen, &attr, IB_QP_STATE, NULL))
+		return false;
+	event.device = chosen->device;
+	event.element.qp = chosen;
+	if (chosen->event_handler)
+		chosen->event_handler(&event, chosen->qp_context);
+	return true;
 }
 
 /* Gives a device that is about to be registered the limits of the profile. */
@@ -379,10 +493,11 @@ int strict_limit(struct ib_device *device)
 		       strict_settings.profile);
 		return -EINVAL;
 	}
-	if (!rxe.query_device)
-		rxe = device->ops;
+	if (!strict_rxe.query_device)
+		strict_rxe = device->ops;
 	device->ops.query_device = query_device;
-	device->ops.create_cq = create_cq;
+	device->ops.create_cq = strict_create_cq;
+	device->ops.destroy_cq = strict_destroy_cq;
 	device->ops.create_qp = create_qp;
 	device->ops.destroy_qp = destroy_qp;
 	device->ops.modify_qp = modify_qp;
@@ -390,8 +505,10 @@ int strict_limit(struct ib_device *device)
 	device->ops.get_dma_mr = get_dma_mr;
 	device->ops.post_send = post_send;
 	device->ops.post_recv = post_recv;
-	device->ops.poll_cq = poll_cq;
-	device->ops.size_ib_qp = rxe.size_ib_qp + sizeof(struct strict_qp);
+	device->ops.poll_cq = strict_poll_cq;
+	device->ops.size_ib_qp = strict_rxe.size_ib_qp +
+				 sizeof(struct strict_qp);
+	device->ops.size_ib_cq = strict_rxe.size_ib_cq + STRICT_CQ_BYTES;
 	if (profile->vectors)
 		device->num_comp_vectors = profile->vectors;
 	return 0;

@@ -19,6 +19,7 @@ struct strict_profile {
 	unsigned int sends_reads;	/* the same, as requester */
 	unsigned int vectors;		/* completion vectors */
 	bool rounds;			/* queues are larger than asked for */
+	bool no_connections;		/* no reliable ones, and no regions */
 };
 
 extern const struct strict_profile strict_profiles[];

@@ -10,6 +10,7 @@
 #include <linux/random.h>
 #include <linux/scatterlist.h>
 
+#include "faults.h"
 #include "strict.h"
 
 /* Where the first byte is in its page of device addresses. */
@@ -173,7 +174,7 @@ static int map_sg(struct device *dev, struct scatterlist *sgl, int count,
 	LIST_HEAD(made);
 	u64 base;
 
-	if (fails())
+	if (fails() || strict_error(STRICT_MAP_FAILS))
 		return -ENOMEM;
 	spin_lock_irqsave(&strict_lock, flags);
 	for_each_sg(sgl, sg, count, i) {

@@ -5,7 +5,7 @@
  * Behind each number is where it comes from, below drivers/infiniband/hw. Where
  * a driver has it from the firmware, so the source does not say it, the number
  * is one that this file chose, not more than that driver can have; this is
- * marked "firmware". efa is not here, as it has no reliable connections.
+ * marked "firmware".
  */
 #include <linux/string.h>
 
@@ -106,6 +106,13 @@ const struct strict_profile strict_profiles[] = {
 		.sends_reads = 128,
 		.vectors = 4,
 		.rounds = true,		/* hns_roce_qp.c, set_kernel_sq_size() */
+	}, {
+		/*
+		 * Refused: efa_verbs.c, efa_create_qp() takes datagrams only,
+		 * and efa_query_device() reports no IB_DEVICE_MEM_MGT_EXTENSIONS.
+		 */
+		.name = "efa",
+		.no_connections = true,
 	}, {
 		/*
 		 * No adapter: of each limit the narrowest above, and a queue

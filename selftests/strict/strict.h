@@ -111,11 +111,14 @@ struct strict_settings {
 
 extern struct strict_settings strict_settings;
 int rxe_alloc_wq(void);
+void rxe_net_del(struct ib_device *device);
 void rxe_destroy_wq(void);
 int strict_start(void);
 void strict_stop(void);
 int strict_register(struct ib_device *device, const char *name,
 		    struct device *dma);
+bool strict_report_port(unsigned int ms);
+bool strict_remove(void);
 struct ib_device *strict_device(void);
 
 /* test.c */

@@ -54,7 +54,19 @@ try 'entries apart, 32 bits' merge=N mask=32
 try 'no offset in the page, short segments' merge=Y mask=64 keep_offset=N segment=8192 boundary=8191
 try 'the narrowest limits' keep_offset=Y segment=4294967295 boundary=4294967295 profile=narrowest
 
-plan $((planned + 3))
+# What is mapped for one device is nothing to another one in the same machine.
+iwarp_has_pointers() {
+	local type
+	rdma link add test1 type rxe netdev wire || return
+	for type in iwarp-tcp iwarp-sctp; do
+		rdma link add "test-$type" type "$type" netdev wire && grep -x "test-$type pointers" $debug/devices || return
+	done
+	grep -x 'test1 mapped' $debug/devices || return
+	for type in iwarp-tcp iwarp-sctp; do rdma link del "test-$type"; done
+	rdma link del test1 && rmmod iwarp
+}
+
+plan $((planned + 4))
 for result in "${results[@]}"; do
 	case $result in
 	ok*) ktap_test_pass "${result#ok * }" ;;
@@ -63,6 +75,7 @@ for result in "${results[@]}"; do
 done
 check "a report has the stacks" has_stacks
 check "such a report fails a test" fails_a_test
+check "iwarp.ko has no DMA device beside one that has" iwarp_has_pointers
 check "no fault was counted that is not expected" no_fault_counted
 ip link del wire
 rmmod rdma_rxe
