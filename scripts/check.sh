@@ -5,12 +5,13 @@
 # counts as one, and so does each single result of a host test or of a test in a VM. No gate judges its time, except that it
 # fails when it reaches its limit.
 #
-# check.sh [fast|uml|all|kernels|debug|packages]
+# check.sh [fast|uml|adapters|all|kernels|debug|packages]
 #   fast     the gates that need no machine
 #   uml      the tests in the kernel, and a pair with mounts and broken connections, under User-Mode Linux
+#   adapters each adapter of selftests/strict/profiles.c, under User-Mode Linux: mounts, data, chunks, lost connections
 #   (none)   the gates of `fast`; most tests under User-Mode Linux, on a kernel that looks for faults; and under QEMU those that
 #            show that the stock kernel runs the modules
-#   all      those, all tests under QEMU, and the tests that take long
+#   all      those, those of `adapters`, all tests under QEMU, and the tests that take long
 #   kernels  on each kernel of scripts/buildroot/kernels, what scripts/check-kernels.sh says
 #   debug    all tests on a kernel that looks for faults: under User-Mode Linux what can run there, and the rest under QEMU
 #   packages the Debian packages: built, installed, upgraded and removed in chroots, and a mount in a VM
@@ -181,6 +182,11 @@ siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 # A device that is strict about DMA.
 strict() { in_root selftests/strict/strict.sh "${KERNEL:+$KERNEL-}strict"; }
 
+# adapter PROFILE LISTS: a pair with strict devices that have the limits of that adapter.
+adapter() {
+	scripts/enter scripts/vm.py pair --rdma strict --append "rdma_rxe.profile=$1" --limit "$limit" -- "$settings scripts/vm/kselftest $2"
+}
+
 # Consumers of kernel verbs for iwarp-rfc7306.sh and iwarp-rnbd.sh.
 verbs_consumers() {
 	local prefix=${KERNEL:+$KERNEL-}
@@ -192,6 +198,24 @@ verbs_consumers() {
 iwarp() {
 	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma "${2:-iwarp-tcp}" \
 		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" "${@:4}" -- "$settings scripts/vm/kselftest $1"
+}
+
+# Each adapter whose limits the strict device knows, and one without reliable connections.
+adapters() {
+	local profile profiles
+	mapfile -t profiles < <(grep -o '\.name = "[^"]*' selftests/strict/profiles.c | cut -d'"' -f2)
+	gate "$KERNEL: the modules build without a warning" 900 compiles
+	gate "$KERNEL: the strict device builds" 600 strict
+	at_once=2
+	rdma=strict gate "$KERNEL: the strict device" 600 one_vm strict.sh
+	for profile in "${profiles[@]}"; do
+		case $profile in
+		none) ;;
+		efa) gate "$KERNEL: $profile" 600 adapter "$profile" 'adapter.sh leaks.sh' ;;
+		*) settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1 LOSSES=1' gate "$KERNEL: $profile" 1800 adapter "$profile" 'adapter leaks.sh' ;;
+		esac
+	done
+	all_done
 }
 
 # What needs no VM.
@@ -241,6 +265,7 @@ uml() {
 	gate "$KERNEL: clippy, and the tests in the kernel" 900 clippy
 	gate "$KERNEL: the modules build without a warning" 900 compiles
 	gate "$KERNEL: consumers of iWARP build" 600 verbs_consumers
+	gate "$KERNEL: the strict device builds" 600 strict
 	at_once=2
 	gate "$KERNEL: two, the crafted peer" 2400 pair 'crafted_peer leaks.sh'
 	gate "$KERNEL: two, mounts and connections" 1800 pair 'mounts leaks.sh'
@@ -252,6 +277,7 @@ uml() {
 	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
 	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the client" 900 iwarp 'iwarp_siw leaks.sh' siw iwarp-tcp
+	gate "$KERNEL: two, an adapter and its faults" 900 adapter narrowest 'adapter_faults leaks.sh'
 	all_done
 }
 
@@ -391,9 +417,19 @@ all | '')
 	part 'tests under User-Mode Linux' 8
 	export KERNEL=uml-debug
 	uml
+	if [ "${1:-}" = all ]; then
+		part 'limits of adapters' 45
+		adapters
+	fi
 	unset KERNEL
 	part 'tests under QEMU' 12
 	if [ "${1:-}" = all ]; then vms; long; else stock; fi
+	;;
+adapters)
+	part 'limits of adapters' 45
+	kernel uml-debug
+	export KERNEL=uml-debug
+	adapters
 	;;
 kernels) kernels ;;
 debug) debug ;;
