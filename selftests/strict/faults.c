@@ -18,7 +18,7 @@
 #include "strict.h"
 
 /* How long a fault may wait for its occasion. */
-#define PATIENCE (4 * HZ)
+#define PATIENCE (8 * HZ)
 
 static const char * const names[STRICT_KINDS] = {
 	[STRICT_MAP_FAILS] = "map-fails",
