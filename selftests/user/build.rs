@@ -4,9 +4,12 @@
 //! kernel's headers.
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/commands.c");
+    let files = ["src/commands.c", "src/rdma_cm.c"];
+    for file in files {
+        println!("cargo::rerun-if-changed={file}");
+    }
     cc::Build::new()
-        .file("src/commands.c")
+        .files(files)
         .warnings_into_errors(true)
         .compile("commands");
 }
