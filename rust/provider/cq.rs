@@ -4,6 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+mod sources;
+
+pub(crate) use sources::{
+    Polled,
+    SourceId, //
+};
+
 use crate::{
     errno,
     fifo::wrapped,
@@ -19,11 +26,7 @@ use crate::{
 };
 use core::{
     mem::MaybeUninit,
-    ptr::NonNull,
-    sync::atomic::{
-        AtomicUsize,
-        Ordering, //
-    }, //
+    ptr::NonNull, //
 };
 use ext::{
     errno::eopnotsupp,
@@ -41,6 +44,10 @@ use kernel::{
         Mutex, //
     }, //
 };
+use sources::{
+    Source,
+    Sources, //
+};
 use uabi::{
     response::{
         completion_queue,
@@ -51,24 +58,6 @@ use uabi::{
         Slots, //
     }, //
 };
-
-/// The place that a request keeps in the queue of a consumer in the kernel, until the consumer has
-/// polled its completion. So there are never more completions than places.
-pub(crate) struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    /// Takes a place: one more of these is `taken`.
-    pub(crate) fn new(taken: &Arc<AtomicUsize>) -> Self {
-        taken.fetch_add(1, Ordering::AcqRel);
-        Self(taken.clone())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// A completion queue entry.
 pub(crate) struct Cqe {
@@ -83,8 +72,8 @@ pub(crate) struct Cqe {
     pub(crate) invalidated: Option<u32>,
     // In the order of the wire.
     pub(crate) immediate: Option<[u8; 4]>,
-    // That of the request, unless a process posted it.
-    pub(crate) _place: Option<Place>,
+    // The queue where the request keeps its place, unless a process posted it.
+    pub(crate) source: Option<SourceId>,
 }
 
 impl Cqe {
@@ -127,6 +116,7 @@ struct CqRing {
     first: usize,
     len: usize,
     armed: Armed,
+    sources: Sources,
 }
 
 impl CqRing {
@@ -163,8 +153,10 @@ impl CqRing {
             let entry = self.entries.get_mut(self.first).and_then(Option::take);
             self.first = wrapped(self.first + 1, self.entries.len());
             self.len -= 1;
-            if let Some(entry) = entry.filter(|entry| entry.qp != qp) {
-                self.push(entry);
+            match entry {
+                Some(entry) if entry.qp == qp => self.sources.polled(entry.source),
+                Some(entry) => _ = self.push(entry),
+                None => (),
             }
         }
     }
@@ -187,8 +179,9 @@ impl CqRing {
             let entry = self.entries.get_mut(self.first).and_then(Option::take);
             self.first = wrapped(self.first + 1, self.entries.len());
             self.len -= 1;
-            if entry.is_some() {
-                return entry;
+            if let Some(entry) = entry {
+                self.sources.polled(entry.source);
+                return Some(entry);
             }
         }
         None
@@ -251,7 +244,7 @@ pub(crate) struct CompletionQueue {
     // so that it stays.
     #[pin]
     ib_cq: IrqLock<Option<NonNull<cbindings::ib_cq>>>,
-    // Requests that the queue pairs on it have room for.
+    // Requests that the queues on it have room for.
     #[pin]
     reserved: Mutex<usize>,
 }
@@ -268,6 +261,7 @@ impl CompletionQueue {
             first: 0,
             len: 0,
             armed: Armed::No,
+            sources: Sources::new(),
         };
         Self::with_entries(cq, Entries::Private(ring))
     }
@@ -318,7 +312,7 @@ impl CompletionQueue {
     /// context.
     ///
     /// If the queue is full the completion is lost, and its owner gets an event. Only that of a
-    /// process can be full: one of a consumer in the kernel has room for all [places](Place). The
+    /// process can be full: one of a consumer in the kernel has room for all [places](sources). The
     /// driver ends the queue pairs on the queue then; nothing else changes, so a queue that is too
     /// short harms only its own process (RFC 5040, section 8.1.1).
     // Argues for P8.1.1-10.
@@ -387,30 +381,58 @@ impl CompletionQueue {
         });
     }
 
-    /// Reserves room for the requests of a queue pair, all of which may complete at once: when a
+    /// Reserves room for the requests of a queue, all of which may complete at once: when a
     /// connection ends. A consumer that shares a completion queue among many expects fewer
-    /// (nvmet-rdma). As requests keep their [places](Place), no completion is ever lost. A process
-    /// has the room that it asked for. Sleeps.
-    pub(crate) fn reserve(&self, requests: usize) -> Result {
+    /// (nvmet-rdma). As requests keep their [places](sources), no completion is ever lost, and what
+    /// many queue pairs share needs its room once. A process has the room that it asked for. Sleeps.
+    pub(crate) fn reserve(
+        &self,
+        polled: &Arc<Polled>,
+        requests: usize,
+    ) -> Result<Option<SourceId>> {
         let mut reserved = self.reserved.lock();
-        let all = reserved.checked_add(requests).ok_or(EINVAL)?;
-        let room = |state: &mut State| state.private().map(|ring| ring.entries.len());
-        if self.state.with(room).is_some_and(|room| all > room) {
-            let entries = CqRing::slots(all)?;
-            // The previous slots are freed without the lock.
-            drop(
-                self.state
-                    .with(|state| state.private().map(|ring| ring.grow(entries))),
-            );
+        let Some((known, room, queues, has_room)) = self.with_ring(|ring| {
+            let known = ring.sources.share(polled);
+            let (queues, has_room) = (ring.sources.len(), ring.sources.has_room());
+            (known, ring.entries.len(), queues, has_room)
+        }) else {
+            return Ok(None);
+        };
+        if known.is_some() {
+            return Ok(known);
         }
+        let all = reserved.checked_add(requests).ok_or(EINVAL)?;
+        // What was there before is freed without the lock.
+        if all > room {
+            let entries = CqRing::slots(all)?;
+            drop(self.with_ring(|ring| ring.grow(entries)));
+        }
+        if !has_room {
+            let more = Sources::with_room(queues.max(1).checked_mul(2).ok_or(ENOMEM)?)?;
+            drop(self.with_ring(|ring| ring.sources.grow(more)));
+        }
+        let source = Source {
+            polled: polled.clone(),
+            requests,
+            users: 1,
+        };
+        let id = self.with_ring(|ring| ring.sources.insert(source)).flatten();
         *reserved = all;
-        Ok(())
+        Ok(Some(id.ok_or(ENOMEM)?))
     }
 
-    /// Releases the room for the requests of a queue pair. Sleeps.
-    pub(crate) fn release(&self, requests: usize) {
+    /// Releases the room for the requests of a queue, of which a queue pair has none any more.
+    /// Sleeps.
+    pub(crate) fn release(&self, id: SourceId) {
         let mut reserved = self.reserved.lock();
-        *reserved = reserved.saturating_sub(requests);
+        if let Some(source) = self.with_ring(|ring| ring.sources.release(id)).flatten() {
+            *reserved = reserved.saturating_sub(source.requests);
+        }
+    }
+
+    /// Calls the function with the entries of a consumer in the kernel.
+    fn with_ring<T>(&self, function: impl FnOnce(&mut CqRing) -> T) -> Option<T> {
+        self.state.with(|state| state.private().map(function))
     }
 
     /// Returns the number of completions that were lost so far. May be called in any context.
@@ -420,16 +442,12 @@ impl CompletionQueue {
 
     /// Removes the oldest completion. May be called in any context.
     pub(crate) fn pop(&self) -> Option<Cqe> {
-        self.state.with(|state| state.private()?.pop())
+        self.with_ring(CqRing::pop)?
     }
 
     /// Removes the completions of a queue pair that is destroyed. A process does that itself.
     pub(crate) fn purge(&self, qp: usize) {
-        self.state.with(|state| {
-            if let Some(ring) = state.private() {
-                ring.purge(qp);
-            }
-        });
+        self.with_ring(|ring| ring.purge(qp));
     }
 
     /// Ends the notifications: the consumer has no queue any more.

@@ -15,7 +15,8 @@ use crate::{
     cq::{
         CompletionQueue,
         Cqe,
-        Place, //
+        Polled,
+        SourceId, //
     },
     fifo::Fifo,
     region::ProtectionDomain,
@@ -35,7 +36,6 @@ use core::{
     ptr::NonNull,
     sync::atomic::{
         AtomicU32,
-        AtomicUsize,
         Ordering, //
     }, //
 };
@@ -57,8 +57,10 @@ pub(crate) struct WorkQueue<R> {
     ring: Option<RequestRing>,
     // Posted requests are not carried out any more.
     closed: bool,
-    // The number of free requests whose completions a consumer in the kernel has not polled.
-    unpolled: Arc<AtomicUsize>,
+    // The number of completions that keep the places of their requests, which wraps around, and the
+    // number of those that the consumer has polled since.
+    completed: usize,
+    polled: Arc<Polled>,
     // The event is due when fewer requests are posted; 0 if it is not wanted. It is here so that
     // whoever takes a request and whoever sets this see what the other has done.
     limit: u32,
@@ -87,7 +89,8 @@ impl<R: Request> WorkQueue<R> {
             posted: Fifo::new(posted, flags)?,
             ring,
             closed: false,
-            unpolled: Arc::new(AtomicUsize::new(0), flags)?,
+            completed: 0,
+            polled: Polled::new(flags)?,
             limit: 0,
         })
     }
@@ -125,13 +128,24 @@ impl<R: Request> WorkQueue<R> {
         is_due
     }
 
-    /// Takes back a request that is complete. If it `keeps_place`, its completion has that, until a
-    /// consumer in the kernel has polled it.
-    pub(crate) fn give_back(&mut self, request: KBox<R>, keeps_place: bool) -> Option<Place> {
-        let place = keeps_place.then(|| Place::new(&self.unpolled));
+    /// Returns the number of completions that were polled.
+    pub(crate) fn polled(&self) -> &Arc<Polled> {
+        &self.polled
+    }
+
+    /// Returns whether a request is free whose completion a consumer in the kernel has polled.
+    fn has_place(&self) -> bool {
+        self.free.len() > self.completed.wrapping_sub(self.polled.count())
+    }
+
+    /// Takes back a request that is complete. If it `keeps_place`, it has a completion that a
+    /// consumer in the kernel has to poll first.
+    pub(crate) fn give_back(&mut self, request: KBox<R>, keeps_place: bool) {
+        if keeps_place {
+            self.completed = self.completed.wrapping_add(1);
+        }
         // There is room for all.
         let _ = self.free.push(request);
-        place
     }
 
     /// Takes the oldest posted request; with the copy that it is to be decoded from, if a process
@@ -207,7 +221,7 @@ pub(crate) unsafe fn post<R: Request>(
 ) -> Result {
     while !raw.is_null() {
         let posted = lists.with(|lists| {
-            if lists.free.len() <= lists.unpolled.load(Ordering::Acquire) {
+            if !lists.has_place() {
                 return Err(ENOMEM);
             }
             let mut request = lists.free.pop().ok_or(ENOMEM)?;
@@ -292,7 +306,7 @@ pub struct Queues {
     queue_sizes: QueueSizes,
     // The numbers of completions that either completion queue had lost before.
     overruns_before: [u64; 2],
-    _reservation: CqReservation,
+    reservation: CqReservation,
     // INVARIANT: A queue pair that is not destroyed. The lock is held during a notification, so
     // that it stays.
     #[pin]
@@ -305,26 +319,39 @@ unsafe impl Send for Queues {}
 // changes.
 unsafe impl Sync for Queues {}
 
-/// Reserved entries of completion queues for all requests that there is room for. They are released
-/// when this is dropped.
-struct CqReservation([(Arc<CompletionQueue>, usize); 2]);
+/// Reserved entries of completion queues for all requests that there is room for: of the sends, and
+/// of the receives. They are released when this is dropped.
+struct CqReservation([(Arc<CompletionQueue>, Option<SourceId>); 2]);
 
 impl CqReservation {
-    /// Reserves the entries. Sleeps.
-    fn reserve([send, receive]: [(Arc<CompletionQueue>, usize); 2]) -> Result<Self> {
-        send.0.reserve(send.1)?;
-        if let Err(error) = receive.0.reserve(receive.1) {
-            send.0.release(send.1);
-            return Err(error);
-        }
-        Ok(Self([send, receive]))
+    /// Reserves the entries for queues with that many places. Sleeps.
+    fn reserve(
+        send_cq: Arc<CompletionQueue>,
+        (sends, send_places): (&Arc<Polled>, usize),
+        receive_cq: Arc<CompletionQueue>,
+        (receives, receive_places): (&Arc<Polled>, usize),
+    ) -> Result<Self> {
+        let send = send_cq.reserve(sends, send_places)?;
+        let mut reservation = Self([(send_cq, send), (receive_cq, None)]);
+        let [_, (receive_cq, receive)] = &mut reservation.0;
+        // If it fails, the drop gives back the other.
+        *receive = receive_cq.reserve(receives, receive_places)?;
+        Ok(reservation)
+    }
+
+    /// Returns how the completion queues know the two queues.
+    fn sources(&self) -> [Option<SourceId>; 2] {
+        let [(_, send), (_, receive)] = self.0;
+        [send, receive]
     }
 }
 
 impl Drop for CqReservation {
     fn drop(&mut self) {
-        for (cq, requests) in &self.0 {
-            cq.release(*requests);
+        for (cq, source) in &self.0 {
+            if let Some(source) = source {
+                cq.release(*source);
+            }
         }
     }
 }
@@ -339,15 +366,6 @@ impl Queues {
         rings: Option<UserRings>,
         shared: Option<Arc<SharedReceives>>,
     ) -> Result<Arc<Self>> {
-        let receives = match &shared {
-            None => queue_sizes.receives,
-            // All of them may complete here.
-            Some(shared) => usize::try_from(shared.size())?,
-        };
-        let reservation = CqReservation::reserve([
-            (send_cq.clone(), queue_sizes.sends),
-            (receive_cq.clone(), receives),
-        ])?;
         let is_of_process = rings.is_some();
         let (send, receive) = match rings {
             None => (None, None),
@@ -355,6 +373,17 @@ impl Queues {
         };
         let send = WorkQueue::new(qp, queue_sizes.sends, queue_sizes.send_sge, send)?;
         let receive = WorkQueue::new(qp, queue_sizes.receives, queue_sizes.receive_sge, receive)?;
+        let (receives, receive_places) = match &shared {
+            None => (receive.polled().clone(), queue_sizes.receives),
+            // All of them may complete here.
+            Some(shared) => (shared.polled(), usize::try_from(shared.size())?),
+        };
+        let reservation = CqReservation::reserve(
+            send_cq.clone(),
+            (send.polled(), queue_sizes.sends),
+            receive_cq.clone(),
+            (&receives, receive_places),
+        )?;
         let overruns_before = [send_cq.overruns(), receive_cq.overruns()];
         Arc::pin_init(
             pin_init!(Self {
@@ -370,7 +399,7 @@ impl Queues {
                 signal_all,
                 queue_sizes,
                 overruns_before,
-                _reservation: reservation,
+                reservation,
                 ib_qp <- new_irq_lock!(None),
             }),
             GFP_KERNEL,
@@ -562,7 +591,8 @@ impl Queues {
         let is_signalled = request.signalled || status != Status::Success;
         // The region that it names may be freed here, but not where requests are posted.
         request.operation = Operation::Invalidate(0);
-        let place = self.free(&self.send, request, is_signalled);
+        let [source, _] = self.reservation.sources();
+        self.free(&self.send, request, is_signalled);
         if is_signalled {
             let entry = Cqe {
                 id,
@@ -573,7 +603,7 @@ impl Queues {
                 length,
                 invalidated: None,
                 immediate: None,
-                _place: place,
+                source,
             };
             self.send_cq.push(entry, false);
         }
@@ -598,7 +628,7 @@ impl Queues {
             length,
             invalidated,
             immediate: None,
-            _place: None,
+            source: None,
         };
         self.finish_receive(request, entry, solicited);
     }
@@ -627,14 +657,16 @@ impl Queues {
             },
             invalidated: None,
             immediate: Some(data),
-            _place: None,
+            source: None,
         };
         self.finish_receive(request, entry, solicited);
     }
 
     fn finish_receive(&self, request: KBox<ReceiveRequest>, mut entry: Cqe, solicited: bool) {
         let (id, status) = (request.id, entry.status);
-        entry._place = match &self.shared {
+        let [_, source] = self.reservation.sources();
+        entry.source = source;
+        match &self.shared {
             None if request.owner == self.qp => self.free(&self.receive, request, true),
             Some(shared) if shared.owns(&request) => shared.give_back(request),
             // It is none of these queues.
@@ -650,9 +682,9 @@ impl Queues {
         lists: &IrqLock<WorkQueue<R>>,
         request: KBox<R>,
         has_completion: bool,
-    ) -> Option<Place> {
+    ) {
         let keeps_place = has_completion && !self.is_of_process;
-        lists.with(|lists| lists.give_back(request, keeps_place))
+        lists.with(|lists| lists.give_back(request, keeps_place));
     }
 
     /// Sets the queue pair and its number. Its consumer gets events from now on.

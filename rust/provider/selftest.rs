@@ -19,7 +19,8 @@ use crate::{
     cq::{
         Armed,
         CompletionQueue,
-        Cqe, //
+        Cqe,
+        Polled, //
     },
     queue::{
         self,
@@ -84,6 +85,11 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a completion queue has room for all requests of the queue pairs on it",
         completion_queue_grows,
+    ),
+    // Shows P8.1.1-10.
+    (
+        "queue pairs that share their Receives have room for these in a completion queue once",
+        shared_receives_have_their_room_once,
     ),
     (
         "what is left of a queue pair takes no room of a completion queue",
@@ -264,7 +270,7 @@ fn entry(qp: usize, id: u64) -> Cqe {
         length: 0,
         invalidated: None,
         immediate: None,
-        _place: None,
+        source: None,
     }
 }
 
@@ -284,13 +290,47 @@ fn completion_queue_grows() -> Result<bool> {
     for id in 3..6 {
         cq.push(entry(QP, id), false);
     }
-    cq.reserve(3)?;
-    cq.reserve(7)?;
+    cq.reserve(&Polled::new(GFP_KERNEL)?, 3)?;
+    cq.reserve(&Polled::new(GFP_KERNEL)?, 7)?;
     for id in 6..12 {
         cq.push(entry(QP, id), false);
     }
     let all = (2..12).all(|_| follows());
     Ok(before && all && cq.pop().is_none())
+}
+
+fn shared_receives_have_their_room_once() -> Result<bool> {
+    let cq = CompletionQueue::new(NonNull::dangling(), 1)?;
+    cq.detach();
+    let (shared, other) = (Polled::new(GFP_KERNEL)?, Polled::new(GFP_KERNEL)?);
+    let first = cq.reserve(&shared, 8)?;
+    let second = cq.reserve(&shared, 8)?;
+    let mut good = first.is_some() && first == second;
+    // How many more there is room for.
+    let fill = |source| -> Result<u64> {
+        let (before, mut pushed) = (cq.overruns(), 0);
+        while cq.overruns() == before && pushed < 100 {
+            cq.push(
+                Cqe {
+                    source,
+                    ..entry(QP, pushed)
+                },
+                false,
+            );
+            pushed += 1;
+        }
+        Ok(pushed - 1)
+    };
+    good &= fill(first)? == 8;
+    // The one queue pair goes, and the other one keeps the room.
+    cq.release(first.ok_or(EINVAL)?);
+    let third = cq.reserve(&other, 4)?;
+    good &= third.is_some() && third != first && fill(third)? == 4;
+    while cq.pop().is_some() {}
+    // Each has what is its own.
+    good &= shared.count() == 8 && other.count() == 4;
+    cq.release(second.ok_or(EINVAL)?);
+    Ok(good && cq.reserve(&Polled::new(GFP_KERNEL)?, 8)? == first && fill(first)? == 12)
 }
 
 fn forgotten_completions_take_no_room() -> Result<bool> {

@@ -14,7 +14,7 @@
 // Argues for P8.1.2-8.
 
 use crate::{
-    cq::Place,
+    cq::Polled,
     device,
     driver::Driver,
     errno,
@@ -187,11 +187,16 @@ impl SharedReceives {
         taken.map(|(request, copy)| decoded(request, copy))
     }
 
-    /// Takes back a Receive that is complete. Returns its place for its completion.
-    pub(crate) fn give_back(&self, request: KBox<ReceiveRequest>) -> Option<Place> {
+    /// Returns the number of completions of its Receives that were polled.
+    pub(crate) fn polled(&self) -> Arc<Polled> {
+        self.receives.with(|receives| receives.polled().clone())
+    }
+
+    /// Takes back a Receive that is complete.
+    pub(crate) fn give_back(&self, request: KBox<ReceiveRequest>) {
         let keeps_place = !self.is_of_process;
         self.receives
-            .with(|receives| receives.give_back(request, keeps_place))
+            .with(|receives| receives.give_back(request, keeps_place));
     }
 
     /// Returns whether a request is one of this queue.
