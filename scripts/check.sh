@@ -321,6 +321,7 @@ vms() {
 	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp user'
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
 	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
+	gate 'iWARP: two VMs of eight CPUs, many controllers' 3600 iwarp iwarp_many iwarp-tcp iwarp-tcp --smp 8
 	gate 'iWARP: two VMs, SRP and iSER' 1800 iwarp iwarp_disks
 	gate 'iWARP: two VMs, SRP and iSER, SCTP' 1800 iwarp iwarp_disks iwarp-sctp iwarp-sctp
 	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp user'
