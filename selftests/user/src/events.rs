@@ -134,7 +134,8 @@ pub fn device_goes(device: &Device) -> Outcome {
     let pd = uverbs.alloc_pd();
     let pd = pd.map_err(|errno| format!("ALLOC_PD: errno {errno}"))?;
     println!("runs");
-    let event = uverbs.async_event(Duration::from_secs(60));
+    // The script that runs this limits its time.
+    let event = uverbs.async_event(Duration::from_secs(600));
     let event = event.map_err(|errno| format!("events: errno {errno}"))?;
     let event = event.ok_or("no event")?;
     expect(
