@@ -12,14 +12,15 @@ clear_logs
 
 user=../../build/cargo/release/user
 [ -x "$user" ] || cannot_run "the hostile process is built (\`make check-fast\` does)"
-# The device is of the link type of this run, if that is iWARP. Others ran before, with the module as it is by default.
+# The device is of the link type of this run, if that is iWARP.
 type=iwarp-tcp
 case $RDMA in
 iwarp-sctp | siw) type=$RDMA ;;
 esac
 if [ "$type" != siw ]; then
+	# Others may have loaded it in another way.
 	! [ -e /sys/module/iwarp ] || rmmod iwarp
-	modprobe iwarp user=1 || cannot_run "iwarp has user verbs"
+	modprobe iwarp || cannot_run "there is iwarp.ko"
 fi
 if ! modprobe -a rdma_ucm ib_uverbs || ! modprobe dummy numdummies=0; then cannot_run "there are user verbs"; fi
 device=iw9
@@ -101,7 +102,7 @@ outlives() {
 	[ "$type" = siw ] || timeout 20 rmmod iwarp || return
 	exec {input}>&-
 	timeout "$limit" tail --pid=$process -f /dev/null || return
-	[ "$type" = siw ] || modprobe iwarp user=1 || return
+	[ "$type" = siw ] || modprobe iwarp || return
 	again
 }
 
@@ -157,7 +158,82 @@ overruns() {
 	dmesg | grep 'iwarp: connection to 10.10.0.1:[0-9]* lost: a completion queue has overrun' && return $status
 }
 
-plan $((${#cases[@]} + 12))
+# A cgroup of its own for a process, and what that may take.
+cgroups=/sys/fs/cgroup
+has_cgroups() {
+	{ mountpoint -q $cgroups || mount -t cgroup2 none $cgroups; } 2>/dev/null && echo '+memory +rdma' >$cgroups/cgroup.subtree_control
+}
+# in_group COMMAND: one of the process's commands, in the cgroup. Nothing else of this machine is there.
+in_group() {
+	# shellcheck disable=SC2016 # the inner shell expands them
+	DEVICE=$device timeout "$limit" bash -c 'echo $$ >"$0"/cgroup.procs && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+		--inh-caps=-all --no-new-privs "$@"' "$group" "$user" "$@"
+}
+of_kernel() { sed -n 's/^kernel //p' "$group"/memory.stat; }
+killed() { sed -n 's/^oom_kill //p' "$1"; }
+# charged KIND: queues of that kind fill the memory of a cgroup. The process has ENOMEM, or is killed as by any memory of its cgroup, and
+# nobody else is; what it had comes back.
+charged() {
+	local group=$cgroups/charged most=$((64 << 20)) status=0 octets before tries=100
+	mkdir $group && echo $most >$group/memory.max || return
+	[ ! -e $group/memory.swap.max ] || echo 0 >$group/memory.swap.max
+	before=$(killed /proc/vmstat)
+	in_group rings "$1" >/tmp/rings.log 2>/tmp/rings.errors || status=$?
+	octets=$(tail -n 1 /tmp/rings.log)
+	echo "it ends with $status, $octets octets in rings; $(of_kernel) octets of the kernel are charged then"
+	cat /tmp/rings.errors $group/memory.events
+	[ $status -eq 0 ] || [ $status -eq 137 ] || return
+	[ $(($(killed /proc/vmstat) - before)) -eq "$(killed $group/memory.events)" ] || { echo "others are killed"; return 1; }
+	[ "${octets:-0}" -gt $((most / 8)) ] && [ "$octets" -le $most ] || return
+	until [ "$(of_kernel)" -lt $((1 << 20)) ]; do ((--tries)) || { cat $group/memory.stat; return 1; }; sleep 0.1; done
+	rmdir $group
+}
+# The objects of a cgroup are counted; others register memory meanwhile.
+counted() {
+	local group=$cgroups/counted process tries=100 status=0
+	mkdir $group && echo "$device hca_handle=2 hca_object=20" >$group/rdma.max && mkfifo /tmp/objects || return
+	in_group objects </tmp/objects >/tmp/objects.log 2>&1 &
+	process=$!
+	exec {input}>/tmp/objects
+	until grep -q . /tmp/objects.log; do ((--tries)) || { status=1; break; }; sleep 0.1; done
+	cat /tmp/objects.log $group/rdma.current
+	grep -qx '2 contexts, 20 domains' /tmp/objects.log && hostile regions_are_registered || status=$?
+	exec {input}>&-
+	wait $process || status=$?
+	rmdir $group && return $status
+}
+
+# The module without user verbs: its device is there for the kernel only.
+for_the_kernel() {
+	local status=0
+	timeout 20 rmmod iwarp && modprobe iwarp user=0 && again || return
+	! grep -x $device /sys/class/infiniband_verbs/uverbs*/ibdev || { echo "there is a device for programs"; return 1; }
+	not hostile "${cases[0]}" >/tmp/refused 2>&1 && grep "no uverbs device is of $device" /tmp/refused || { cat /tmp/refused; return 1; }
+	serve && goes_there_and_back || status=$?
+	stop_serving || status=$?
+	timeout 20 rmmod iwarp && modprobe iwarp && again && return $status
+}
+# The example of a rule for udev, which is not there otherwise, closes the devices to who is not of the group.
+open_to_others() { stat -c '%n %U:%G %a' /dev/infiniband/{uverbs*,rdma_cm} | grep -v ' root:rdma 660$'; }
+closed_by_udev() {
+	local udev status=0 tries=100
+	cp ../../scripts/packaging/examples/99-rdma-users.rules /etc/udev/rules.d/ || return
+	/usr/lib/systemd/systemd-udevd >/tmp/udev.log 2>&1 &
+	udev=$!
+	until udevadm trigger --settle --subsystem-match=infiniband_verbs --subsystem-match=misc && ! open_to_others; do
+		((--tries)) || { status=1; break; }
+		sleep 0.1
+	done
+	not hostile "${cases[0]}" >/tmp/refused 2>&1 && grep 'Permission denied' /tmp/refused || status=$?
+	cat /tmp/udev.log
+	# A device that is made from now on, without udev, is open to all again.
+	kill $udev
+	wait $udev
+	rm /etc/udev/rules.d/99-rdma-users.rules
+	chmod 666 /dev/infiniband/{uverbs*,rdma_cm} && hostile "${cases[0]}" && return $status
+}
+
+plan $((${#cases[@]} + 18))
 echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
@@ -179,6 +255,20 @@ check "queue pairs of the kernel are not connected by a process" not_of_processe
 check "others register memory while a process has as many regions as it may" full register
 check "the kernel has none any more" stop_serving
 check "nothing of a process is left when it has ended" nothing_left
+if has_cgroups; then
+	for kind in cq srq qp; do
+		# Shows T10.
+		check "rings are charged to the cgroup of the process, those of a $kind" charged $kind
+	done
+	# Shows T10.
+	check "objects are counted in the cgroup of the process" counted
+else
+	for kind in cq srq qp object; do skip "cgroup of a process, $kind" "this kernel has no cgroups for memory and RDMA"; done
+fi
+# Shows T22.
+check "a rule of udev closes the device to users" closed_by_udev
+# Shows T22.
+if [ "$type" = siw ]; then skip "without user verbs" "siw has them always"; else check "with user=0 the kernel has the device, and no program" for_the_kernel; fi
 # Shows T13.
 check "the device goes while processes use it, and comes back" with_traffic rdma link del $device
 # Shows T13.

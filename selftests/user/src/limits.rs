@@ -13,14 +13,20 @@ use crate::case::cases;
 use crate::case::expect;
 use crate::case::Outcome;
 use crate::connection::Device;
+use crate::entry;
 use crate::kernel::Errno;
 use crate::kernel::Memory;
+use crate::kernel::RawRing;
+use crate::kernel::Uverbs;
+use crate::kernel::EAGAIN;
 use crate::kernel::ENOMEM;
 use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::WRITE;
 use crate::regions::works;
+use crate::verbs::open_file;
 use crate::verbs::Context;
+use crate::verbs::Cq;
 use crate::verbs::LOCAL_WRITE;
 
 cases![calls_end_with_enomem, regions_are_registered];
@@ -65,6 +71,63 @@ pub fn fills(device: &Device) -> Outcome {
     )
 }
 
+/// Makes queues of a kind until the kernel refuses more, or ends the process, and says after each
+/// how many octets the rings of all of them have. Nobody maps them.
+pub fn rings(device: &Device, kind: &str) -> Outcome {
+    const ENTRIES: u32 = 1 << 13;
+    let context = Context::open(&device.name)?;
+    let uverbs = &context.uverbs;
+    let cq = uverbs
+        .create_cq(1, None)
+        .map_err(|errno| format!("CREATE_CQ: errno {errno}"))?;
+    let octets = |ring: RawRing, slot| u64::from(ring.slots) * slot as u64;
+    let make = || match kind {
+        "cq" => uverbs
+            .create_cq(ENTRIES, None)
+            .map(|cq| octets(cq.ring, Cq::LEN)),
+        "srq" => uverbs
+            .create_srq(context.pd, ENTRIES, 1, 0, 0)
+            .map(|srq| octets(srq.ring, entry::RQE_LEN)),
+        _ => uverbs
+            .create_qp(context.pd, cq.handle, ENTRIES, ENTRIES)
+            .map(|qp| octets(qp.send, entry::SQE_LEN) + octets(qp.receive, entry::RQE_LEN)),
+    };
+    let mut all = 0;
+    let errno = loop {
+        match make() {
+            Ok(octets) => all += octets,
+            Err(errno) => break errno,
+        }
+        println!("{all}");
+    };
+    expect(&format!("errno {errno} is ENOMEM"), errno == ENOMEM)
+}
+
+/// Makes as many contexts and protection domains as the kernel lets it, says how many, and keeps
+/// them until there is input.
+pub fn objects(device: &Device) -> Outcome {
+    let mut contexts = Vec::new();
+    let errno = loop {
+        match open_file(&device.name).map(Uverbs::new)? {
+            Ok(context) => contexts.push(context),
+            Err(errno) => break errno,
+        }
+    };
+    expect(&format!("a context: {errno}"), errno == EAGAIN)?;
+    let first = contexts.first().ok_or("there is no context")?;
+    let (mut domains, mut errno) = (0, 0);
+    while errno == 0 {
+        match first.alloc_pd() {
+            Ok(_) => domains += 1,
+            Err(refused) => errno = refused,
+        }
+    }
+    expect(&format!("a protection domain: {errno}"), errno == EAGAIN)?;
+    println!("{} contexts, {domains} domains", contexts.len());
+    let _ = std::io::stdin().read(&mut [0]);
+    Ok(())
+}
+
 /// Makes a call while the kernel fails the allocation of this number that this thread asks for.
 /// `None` if it asked for fewer.
 fn with_failure<T>(number: u32, call: impl FnOnce() -> T) -> io::Result<Option<T>> {
@@ -104,7 +167,7 @@ fn each_fails<T>(
     Err(format!("{what} asks for memory for ever"))
 }
 
-/// Kernels without fault injection cannot show it. UML has no cgroups, so who is charged is not seen.
+/// Kernels without fault injection cannot show it.
 // Shows T10.
 fn calls_end_with_enomem(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;

@@ -90,6 +90,9 @@ fn main() -> ExitCode {
         ["kernel-qps"] => device().and_then(|device| owners::kernel(&device)),
         ["device-goes"] => device().and_then(|device| events::device_goes(&device)),
         ["fills"] => device().and_then(|device| limits::fills(&device)),
+        // What it runs in cgroups.
+        ["rings", kind] => device().and_then(|device| limits::rings(&device, kind)),
+        ["objects"] => device().and_then(|device| limits::objects(&device)),
         _ => Err("usage: user list|run NAME".into()),
     };
     match result {

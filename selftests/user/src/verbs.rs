@@ -31,8 +31,8 @@ pub const REMOTE_READ: u32 = 4;
 /// How long a completion or an event may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Opens a device by its name.
-pub fn open(name: &str) -> Result<Uverbs, String> {
+/// Opens the file of a device.
+pub fn open_file(name: &str) -> Result<File, String> {
     let devices = fs::read_dir("/sys/class/infiniband_verbs").map_err(|error| error.to_string())?;
     let mut devices = devices.flatten().map(|entry| entry.path());
     let device = devices.find(|path| {
@@ -45,8 +45,12 @@ pub fn open(name: &str) -> Result<Uverbs, String> {
     );
     let mut options = File::options();
     let file = options.read(true).write(true).open(&path);
-    let file = file.map_err(|error| format!("{path}: {error}"))?;
-    Uverbs::new(file).map_err(|errno| format!("GET_CONTEXT: errno {errno}"))
+    file.map_err(|error| format!("{path}: {error}"))
+}
+
+/// Opens a device by its name.
+pub fn open(name: &str) -> Result<Uverbs, String> {
+    Uverbs::new(open_file(name)?).map_err(|errno| format!("GET_CONTEXT: errno {errno}"))
 }
 
 /// A context with a protection domain.
