@@ -5,7 +5,7 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/uverbs_ioctl.h`](srctree/include/rdma/uverbs_ioctl.h)
 //!
-//! A device has these operations if the module's parameter `user` says so. Without them it has no
+//! A device has these operations unless the module's parameter `user` is 0. Without them it has no
 //! character device, and consumers in the kernel use it all the same. The connections are the
 //! kernel's: what firewalls, cgroups and security modules do not see of them is written in
 //! `docs/security.md`, at programs on a device.

@@ -6,14 +6,16 @@
 limit=60
 [[ $KERNEL != *debug ]] || limit=240
 
-# need_user_verbs: of a pair whose devices have user verbs. The module has them if it is told so when it is loaded; siw has them anyway.
-need_user_verbs() {
+# has_user_verbs: whether the devices of a pair have user verbs, as all have by default. What they take is loaded, as libraries do.
+has_user_verbs() {
 	# Each machine has values of its own.
 	# shellcheck disable=SC2016
-	local load='modprobe -a rdma_ucm ib_uverbs && { [[ $RDMA != iwarp-* ]] || {
-		rdma link del $RDMA_DEVICE && rmmod iwarp && modprobe iwarp user=1 && rdma link add $RDMA_DEVICE type $RDMA netdev eth0; }; }'
+	local load='modprobe -a rdma_ucm ib_uverbs && grep -hx "$RDMA_DEVICE" /sys/class/infiniband_verbs/uverbs*/ibdev'
+	eval "$load" && on_server "$load"
+}
+need_user_verbs() {
 	need_pair
-	if ! eval "$load" || ! on_server "$load"; then cannot_run "the devices have user verbs"; fi
+	has_user_verbs >/dev/null || cannot_run "the devices have user verbs"
 }
 
 # What begins a program: as nobody in particular, who may lock as much memory as he likes.

@@ -12,7 +12,7 @@ user=../../build/cargo/release/user
 type=iwarp-tcp
 [ "${RDMA:-}" != iwarp-sctp ] || type=iwarp-sctp
 load() { { ! [ -e /sys/module/iwarp ] || rmmod iwarp; } && modprobe iwarp "$@"; }
-if ! load user=1 || ! modprobe -a rdma_ucm ib_uverbs veth || ! modprobe dummy numdummies=0; then cannot_run "there are user verbs"; fi
+if ! load || ! modprobe -a rdma_ucm ib_uverbs veth || ! modprobe dummy numdummies=0; then cannot_run "there are user verbs"; fi
 # Devices of a boot are in the initial namespace, and each of them is there for all.
 rdma system show | grep -q 'netns shared' || cannot_run "RDMA namespaces are shared at first"
 limit=60
@@ -162,10 +162,10 @@ comes_back() {
 }
 # A module without user verbs has devices that can be moved as well: consumers in the kernel leave them.
 moves_without_programs() {
-	rdma link del iw9 && load && rdma link add iw9 type $type netdev u0 && ip netns add one && rdma dev set iw9 netns one && moved &&
+	rdma link del iw9 && load user=0 && rdma link add iw9 type $type netdev u0 && ip netns add one && rdma dev set iw9 netns one && moved &&
 		ip netns del one
 }
-ends() { local tries=300; until rdma link show | grep 'link iw9/1'; do ((--tries)) || return 1; sleep 0.1; done; rdma link del iw9 && ip link del u0 && load user=1; }
+ends() { local tries=300; until rdma link show | grep 'link iw9/1'; do ((--tries)) || return 1; sleep 0.1; done; rdma link del iw9 && ip link del u0 && load; }
 
 plan 24
 check "two namespaces have a device each" containers

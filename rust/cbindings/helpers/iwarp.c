@@ -16,9 +16,9 @@ MODULE_PARM_DESC(sctp_addresses,
 		 "Addresses that SCTP associations have besides the one they were made for, with commas between them");
 
 /* Nor does this one. */
-static bool user;
+static bool user = true;
 module_param(user, bool, 0444);
-MODULE_PARM_DESC(user, "Whether programs may use the devices (default: no)");
+MODULE_PARM_DESC(user, "Whether programs may use the devices (default: yes)");
 
 struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
 {
