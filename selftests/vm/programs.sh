@@ -24,14 +24,16 @@ as_nobody="ulimit -l unlimited; exec timeout $limit setpriv --reuid 65534 --regi
 # on MACHINE COMMAND: runs a shell command on `client`, which is this machine, or `server`.
 on() { if [ "$1" = server ]; then on_server "$2"; else bash -c "$2"; fi; }
 
-# What is a program's to do on a machine is in /tmp/NAME.log and, once it has ended, in /tmp/NAME.status.
+# start MACHINE NAME COMMAND: begins a program. What it says is in /tmp/NAME.log and, once it has ended, its exit status in
+# /tmp/NAME.status. The log and the number of its process are there when this returns, and nothing of an earlier program is.
 start() {
-	on "$1" "rm -f /tmp/$2.status
-		{ (${*:3}) >/tmp/$2.log 2>&1 & echo \$! >/tmp/$2.pid; wait \$!; echo \$? >/tmp/$2.status; } >/dev/null 2>&1 </dev/null 3>&- 4>&- &"
+	on "$1" "rm -f /tmp/$2.{pid,status}; : >/tmp/$2.log
+		{ (${*:3}) >/tmp/$2.log 2>&1 & echo \$! >/tmp/$2.pid; wait \$!; echo \$? >/tmp/$2.status; } >/dev/null 2>&1 </dev/null 3>&- 4>&- &
+		until [ -s /tmp/$2.pid ]; do sleep 0.05; done"
 }
 stop() { on "$1" "kill \$(cat /tmp/$2.pid)"; }
 ended() {
-	on "$1" "until [ -e /tmp/$2.status ]; do sleep 0.1; done; read -r status </tmp/$2.status
+	on "$1" "until [ -s /tmp/$2.status ]; do sleep 0.1; done; read -r status </tmp/$2.status
 		[ \$status -eq 0 ] || { echo 'on the $1:'; tail -n 20 /tmp/$2.log; exit \$status; }"
 }
 # listens MACHINE PORT: waits until a program there listens on that port, which a device for iWARP does by a socket. The connection

@@ -63,6 +63,8 @@ again() { rdma link add $device type "$type" netdev u0; }
 with_traffic() {
 	local round process tries status
 	for round in {1..5}; do
+		# What the last process said is no sign of this one.
+		: >/tmp/traffic.log
 		DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" traffic >/tmp/traffic.log 2>&1 &
 		process=$! tries=200
 		until grep -qx runs /tmp/traffic.log; do
@@ -82,6 +84,7 @@ with_traffic() {
 # A process waits for an event of its context when the device goes.
 is_told() {
 	local process tries=200 status=0
+	: >/tmp/device-goes.log
 	run_user device-goes >/tmp/device-goes.log 2>&1 &
 	process=$!
 	until grep -qx runs /tmp/device-goes.log; do ((--tries)) || { cat /tmp/device-goes.log; return 1; }; sleep 0.05; done
@@ -93,7 +96,7 @@ is_told() {
 # A process has a context and rings of a device that is gone, and then of a module that is gone.
 outlives() {
 	local process tries=100
-	mkfifo /tmp/victim || return
+	mkfifo /tmp/victim && : >/tmp/victim.log || return
 	DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" victim </tmp/victim >/tmp/victim.log 2>&1 &
 	process=$!
 	exec {input}>/tmp/victim
@@ -127,8 +130,8 @@ not_of_processes() {
 # full COMMAND...: runs a command while a process has as many regions as it may.
 full() {
 	local process tries=600 status=0
-	rm -f /tmp/fills /tmp/fills.log
-	mkfifo /tmp/fills || return
+	rm -f /tmp/fills
+	mkfifo /tmp/fills && : >/tmp/fills.log || return
 	run_user fills </tmp/fills >/tmp/fills.log 2>&1 &
 	process=$!
 	exec {input}>/tmp/fills

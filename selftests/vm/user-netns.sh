@@ -137,6 +137,8 @@ works() { DEVICE=iw9 ADDRESS=10.10.0.1 inside "$1" "$user" run accepting_end_sen
 # moves COMMAND...: the device goes to another namespace while a process has it, which is told that the device has gone.
 moves() {
 	local process tries=100 status=0
+	# Another test of this boot may have left one.
+	: >/tmp/device-goes.log
 	DEVICE=iw9 ADDRESS=10.10.0.1 inside outside "$user" device-goes >/tmp/device-goes.log 2>&1 &
 	process=$!
 	until grep -qx runs /tmp/device-goes.log; do ((--tries)) || { cat /tmp/device-goes.log; return 1; }; sleep 0.1; done

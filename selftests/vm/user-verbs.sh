@@ -61,7 +61,7 @@ has_owner() {
 	done
 	pkill -KILL -x rping
 	# The other end is told.
-	on_server "until [ -e /tmp/program.status ]; do sleep 0.1; done"
+	on_server "until [ -s /tmp/program.status ]; do sleep 0.1; done"
 }
 
 # A process that is stopped makes its peer wait, and nobody else.
@@ -78,12 +78,11 @@ waits_for_stopped() {
 	local status=0 before
 	start server stopped "$as_nobody rping -s -a $SERVER_ADDR -p 7180 -S 4000"
 	listens server 7180 || return
-	: >/tmp/pinger.log # start's own comes later
 	start client pinger "$as_nobody rping -c -v -a $SERVER_ADDR -p 7180 -S 4000"
 	goes_on && on_server "pkill -STOP -x rping" && sleep 1 && before=$(pinged) && pings client 64 && [ "$(pinged)" -eq "$before" ] || status=$?
 	on_server "pkill -CONT -x rping" && goes_on || status=$?
 	stop client pinger
-	on_server "until [ -e /tmp/stopped.status ]; do sleep 0.1; done"
+	on_server "until [ -s /tmp/stopped.status ]; do sleep 0.1; done"
 	return "$status"
 }
 
