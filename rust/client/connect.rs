@@ -19,7 +19,10 @@ use super::{
     transport::ReusableResources, //
 };
 use crate::prelude::*;
-use kernel::time::Msecs;
+use kernel::{
+    sync::UniqueArc,
+    time::Msecs, //
+};
 use proto::conn::client as conn;
 use rdma::{
     cm::{
@@ -59,8 +62,9 @@ pub(super) fn connect(
     config: Config,
     counters: &Arc<Counters>,
     reusable: &mut Option<ReusableResources>,
-) -> Result<ActiveConnection> {
+) -> Result<Arc<ActiveConnection>> {
     let connection = ClientConn::new(xprt.downgrade(), config, counters.clone())?;
+    let active = UniqueArc::new_uninit(GFP_KERNEL)?;
     let state = connection.state();
     let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
@@ -96,7 +100,7 @@ pub(super) fn connect(
         }
     };
     match (result, queue) {
-        (Ok(()), Some(queue)) => Ok(ActiveConnection { queue, connection }),
+        (Ok(()), Some(queue)) => Ok(active.write(ActiveConnection { queue, connection }).into()),
         (result, queue) => {
             connection.begin_close();
             match queue {

@@ -41,7 +41,7 @@ use trace::ChunkType;
 /// before. Sleeps if `flags` allow it; the Calls before this one may still be sent meanwhile, with
 /// the reserve.
 pub(super) fn marshal(
-    active: ActiveConnection,
+    active: Arc<ActiveConnection>,
     rqst: &Rqst<ClientTransport>,
     reserve: send::ResourceReserve,
     flags: Flags,
@@ -53,6 +53,7 @@ pub(super) fn marshal(
         active.connection.log_message(|server| {
             pr_info!("the call {xid:#010x} to {server} cannot be sent: {error:?}\n");
         });
+        send::marshal_failed(rqst, &active.connection, SendError::TooBig);
         SendError::TooBig
     })?;
     let idle = reserve
@@ -104,6 +105,9 @@ pub(super) fn marshal(
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
             active.connection.put_regions(regions.cancel());
+            if matches!(error, SendError::TooBig | SendError::Io) {
+                send::marshal_failed(rqst, &active.connection, error);
+            }
             Err(error)
         }
     }

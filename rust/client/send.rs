@@ -37,7 +37,7 @@ use trace::TaskId;
 ///
 /// It keeps its connection alive, so it is cancelled when that is closed.
 pub(crate) struct PreparedCall {
-    pub(super) active: ActiveConnection,
+    pub(super) active: Arc<ActiveConnection>,
     pub(super) regions: Prepared<ClientConn>,
     pub(super) buffer: Buffer<ClientConn>,
     pub(super) message: SendMessage,
@@ -61,9 +61,10 @@ impl PreparedCall {
         self.active.connection.put_regions(self.regions.cancel());
     }
 
-    /// Returns whether it was prepared for this connection.
-    pub(super) fn is_for(&self, connection: &Arc<ClientConn>) -> bool {
-        Arc::ptr_eq(&self.active.connection, connection)
+    /// Returns whether the connection that it was prepared for is open. Then that is the one in
+    /// use: none is opened before the last one was closed.
+    pub(super) fn is_for_open_connection(&self) -> bool {
+        self.active.connection.is_open()
     }
 
     /// Counts the transmission of the Call, which offers `offered`.
@@ -135,32 +136,36 @@ impl ResourceReserve {
 /// Prepares the Call in `rqst` in its own task, if there are resources to spare. Sleeps, for memory
 /// if `flags` allow it. An error means that the Call can never be sent.
 pub(super) fn prepare(
-    active: ActiveConnection,
+    transport: &ClientTransport,
     rqst: &Rqst<ClientTransport>,
     flags: Flags,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
-    let (old, sent) = slot.begin();
+    let (old, known) = slot.begin();
     // It was prepared from an encoding that was not sent.
     if let Some(old) = old {
         old.cancel();
     }
-    let connection = active.connection.clone();
     // A transmission that the server may still answer has the memory mapped already.
-    if sent || !connection.is_open() {
+    let Ok(known) = known else {
         return Ok(());
-    }
+    };
+    let is_open = |active: &Arc<ActiveConnection>| active.connection.is_open();
+    let active = match known.filter(is_open) {
+        Some(known) => known,
+        None => match transport.active().filter(is_open) {
+            Some(active) => active,
+            None => return Ok(()),
+        },
+    };
     let mut offered = Offered::Nothing;
     let prepared = match marshal(active, rqst, ResourceReserve::Keep, flags, &mut offered) {
         Ok(prepared) => prepared,
-        Err(error @ (SendError::TooBig | SendError::Io)) => {
-            marshal_failed(rqst, &connection, error);
-            return Err(error);
-        }
+        Err(error @ (SendError::TooBig | SendError::Io)) => return Err(error),
         // `send` prepares it, with all resources that there are then.
         Err(_) => return Ok(()),
     };
-    if let Err(prepared) = slot.keep(prepared, offered, &connection) {
+    if let Err(prepared) = slot.keep(prepared, offered) {
         prepared.cancel();
     }
     Ok(())
@@ -168,45 +173,34 @@ pub(super) fn prepare(
 
 /// Sends the Call in `rqst`. Does not sleep.
 pub(super) fn send(
-    active: &ActiveConnection,
+    transport: &ClientTransport,
     rqst: &Rqst<ClientTransport>,
-    counters: &Counters,
     doorbell: Doorbell,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
     let mut state = slot.lock();
     let prepared = match state.take_prepared() {
-        Some(prepared) if active.connection.is_open() && prepared.is_for(&active.connection) => {
-            prepared
-        }
+        Some(prepared) if prepared.is_for_open_connection() => prepared,
         stale => {
             drop(state);
             drop(stale);
+            // The caller owns `XPRT_LOCKED`, so this is not the last reference.
+            let active = transport.active().ok_or(SendError::Disconnected)?;
             if !active.connection.is_open() {
                 return Err(SendError::Disconnected);
             }
             let mut offered = Offered::Nothing;
-            let prepared = marshal(
-                active.clone(),
-                rqst,
-                ResourceReserve::Use,
-                GFP_NOWAIT | __GFP_NOWARN,
-                &mut offered,
-            )
-            .inspect_err(|error| match error {
-                SendError::TooBig | SendError::Io => {
-                    marshal_failed(rqst, &active.connection, *error);
-                }
-                SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
-            })?;
+            let flags = GFP_NOWAIT | __GFP_NOWARN;
+            let prepared = marshal(active, rqst, ResourceReserve::Use, flags, &mut offered)?;
             state = slot.lock();
             state.set_offered(offered);
             prepared
         }
     };
     // Only Calls have registrations, and they are sent one at a time, so the room stays.
-    if !active.queue.has_room_for(prepared.regions.len()) {
-        let kept = state.put_back(prepared, &active.connection);
+    let regions = prepared.regions.len();
+    if regions > 0 && !prepared.active.queue.has_room_for(regions) {
+        let kept = state.put_back(prepared);
         drop(state);
         return Err(match kept {
             Ok(()) => SendError::Again,
@@ -218,26 +212,33 @@ pub(super) fn send(
     }
     // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with
     // the offered chunk and the registered regions.
-    prepared.count(counters, &state.offered);
+    prepared.count(&transport.counters, &state.offered);
     if trace::xprtrdma_mr_fastreg::is_on() {
         for region in prepared.regions.info() {
             trace::xprtrdma_mr_fastreg::emit(rqst.task_id(), region);
         }
     }
-    let SendMessage { len, gathered, .. } = prepared.message;
-    let (registered, result) = post(
+    let PreparedCall {
         active,
+        regions,
+        buffer,
+        message,
+        ..
+    } = prepared;
+    let (registered, result) = post(
+        &active,
         Sender::Call(rqst),
-        prepared.regions,
-        prepared.buffer,
-        len,
-        gathered,
+        regions,
+        buffer,
+        message.len,
+        message.gathered,
         doorbell,
     );
-    let none = state.sent(rqst.xid(), registered);
+    let failed = result.is_err().then(|| active.clone());
+    let left = state.sent(rqst.xid(), registered, active);
     drop(state);
-    drop(none);
-    if result.is_err() {
+    drop(left);
+    if let Some(active) = failed {
         active.connection.end(Cause::SendNotPosted);
     }
     result
@@ -287,7 +288,7 @@ fn post(
 }
 
 /// Counts a Call that can never be sent.
-fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConn, error: SendError) {
+pub(super) fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConn, error: SendError) {
     connection.counters.failed_marshals.add(1);
     let xid = rqst.xid();
     let error = match error {

@@ -10,6 +10,15 @@
 //! without a reply, or sunrpc may give back some of its memory because no reply came in time, its
 //! own task does so in [`Slot::release`], and waits. If the invalidations cannot be posted or fail,
 //! the task waits until the connection is closed.
+//!
+//! # The reference to the connection
+//!
+//! A slot has a reference to the connection in use, which one Call passes to the next: the slot
+//! gives it to the prepared Call, and gets it back when that is sent. So an RPC writes no cache
+//! line that RPCs in other slots write as well, as it would to take a reference. Who puts one into
+//! a slot does so under the slot's lock while the connection is open, and [`Slot::reset`] takes it
+//! out under that lock when the connection is not open any more. So none outlives the close but in
+//! a task that prepares a Call, which then drops it.
 
 use super::{
     reply::MatchedReply,
@@ -62,6 +71,8 @@ pub(crate) struct SlotState {
     prepared: Option<PreparedCall>,
     /// The regions that the server may reach.
     pub(super) registered: Registered<ClientConn>,
+    /// The connection in use, if it is known and not with a prepared Call.
+    active: KnownConnection,
     invalidation: Invalidation,
 }
 
@@ -87,20 +98,22 @@ enum Invalidation {
     Failed,
 }
 
+/// The connection in use, if a slot knows it.
+pub(super) type KnownConnection = Option<Arc<ActiveConnection>>;
+
+/// The server may still answer a transmission of the Call, or reach its memory.
+pub(super) struct StillSent;
+
 impl SlotState {
     /// Takes the Call that [`Slot::keep`] kept.
     pub(super) fn take_prepared(&mut self) -> Option<PreparedCall> {
         self.prepared.take()
     }
 
-    /// Keeps `prepared`, whose turn to be sent has not come or has no room yet. Returns it if
-    /// `connection`, which it is for, is no longer open, because then nothing would cancel it.
-    pub(super) fn put_back(
-        &mut self,
-        prepared: PreparedCall,
-        connection: &ClientConn,
-    ) -> Result<(), PreparedCall> {
-        if !connection.is_open() {
+    /// Keeps `prepared`, whose turn to be sent has not come or has no room yet. Returns it if its
+    /// connection is no longer open, because then nothing would cancel it.
+    pub(super) fn put_back(&mut self, prepared: PreparedCall) -> Result<(), PreparedCall> {
+        if !prepared.is_for_open_connection() {
             return Err(prepared);
         }
         self.prepared = Some(prepared);
@@ -116,9 +129,11 @@ impl SlotState {
         }
     }
 
-    /// Records that the Call `xid` was sent, with these regions. Returns the regions of an earlier
-    /// Call, of which there are none: before a slot sends again, its regions are invalidated or its
-    /// connection is closed.
+    /// Records that the Call `xid` was sent, with these regions, over `active`, which it keeps for
+    /// the next Call. Returns what an earlier Call left: no regions, as before a slot sends again,
+    /// these are invalidated or their connection is closed, but perhaps another reference to the
+    /// same connection. The caller owns `XPRT_LOCKED`, so that the connection is not closed
+    /// meanwhile.
     ///
     /// A broken reply came over an earlier connection. Or another reply that sunrpc did not accept
     /// followed it over this one, and such a server will hardly do better.
@@ -126,7 +141,8 @@ impl SlotState {
         &mut self,
         xid: u32,
         registered: Registered<ClientConn>,
-    ) -> Registered<ClientConn> {
+        active: Arc<ActiveConnection>,
+    ) -> (Registered<ClientConn>, KnownConnection) {
         self.broken_reply = match self.broken_reply {
             BrokenReply::None => BrokenReply::None,
             _ if self.xid == xid => BrokenReply::EarlierConnection,
@@ -134,7 +150,10 @@ impl SlotState {
         };
         self.call_outstanding = true;
         self.xid = xid;
-        core::mem::replace(&mut self.registered, registered)
+        (
+            core::mem::replace(&mut self.registered, registered),
+            self.active.replace(active),
+        )
     }
 
     /// Records a reply to the Call that breaks the protocol. Returns whether there was one over an
@@ -189,6 +208,7 @@ impl Slot {
             offered: Offered::Nothing,
             prepared: None,
             registered: Registered::new(),
+            active: None,
             invalidation: Invalidation::Done,
         };
         try_pin_init!(Self {
@@ -208,20 +228,23 @@ impl Slot {
     }
 
     /// Begins a new encoding of the Call. Returns the Call that was prepared from an earlier one,
-    /// and whether the server may still answer a transmission of the Call, or reach its memory.
-    pub(super) fn begin(&self) -> (Option<PreparedCall>, bool) {
+    /// and, unless the server may still answer a transmission of the Call, or reach its memory, the
+    /// connection in use as far as the slot knows it.
+    pub(super) fn begin(&self) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
         let mut state = self.lock();
-        let sent = state.is_sent();
-        (state.prepared.take(), sent)
+        let prepared = state.prepared.take();
+        if state.is_sent() {
+            return (prepared, Err(StillSent));
+        }
+        (prepared, Ok(state.active.take()))
     }
 
-    /// Keeps `prepared`, which offers `offered` and is for `connection`, until its turn to be sent.
-    /// Returns it if the connection is no longer open, because then nothing would cancel it.
+    /// Keeps `prepared`, which offers `offered`, until its turn to be sent. Returns it if its
+    /// connection is no longer open, because then nothing would cancel it.
     pub(super) fn keep(
         &self,
         prepared: PreparedCall,
         offered: Offered,
-        connection: &ClientConn,
     ) -> Result<(), PreparedCall> {
         let mut state = self.lock();
         // An outstanding transmission of this Call has its memory mapped. If the Call is sent
@@ -229,7 +252,7 @@ impl Slot {
         if state.is_sent() {
             return Err(prepared);
         }
-        state.put_back(prepared, connection)?;
+        state.put_back(prepared)?;
         state.set_offered(offered);
         Ok(())
     }
@@ -250,12 +273,14 @@ impl Slot {
         let mut state = self.lock();
         state.call_outstanding = false;
         let prepared = state.prepared.take();
+        let active = state.active.take();
         let registered = core::mem::take(&mut state.registered);
         let count = registered.len() as u64;
         if count > 0 {
             state.invalidation = Invalidation::Pending;
         }
         drop(state);
+        drop(active);
         if let Some(prepared) = prepared {
             prepared.cancel();
         }
@@ -271,7 +296,7 @@ impl Slot {
     pub(super) fn release(
         &self,
         rqst: &Rqst<ClientTransport>,
-        active: impl FnOnce() -> Option<ActiveConnection>,
+        active: impl FnOnce() -> Option<Arc<ActiveConnection>>,
     ) {
         let mut state = self.inner.lock_settled();
         state.call_outstanding = false;
@@ -291,15 +316,16 @@ impl Slot {
         &self,
         rqst: &Rqst<ClientTransport>,
         registered: Registered<ClientConn>,
-        active: Option<ActiveConnection>,
+        active: Option<Arc<ActiveConnection>>,
     ) {
         // A connection is the active one until its queue pair is drained. To drop regions of
         // another one deregisters them.
         let active = active.filter(|active| registered.are_on(&active.queue));
-        let Some(ActiveConnection { queue, connection }) = active else {
+        let Some(active) = active else {
             drop(registered);
             return;
         };
+        let ActiveConnection { queue, connection } = &*active;
         connection.note_local_invalidations(rqst, &registered);
         self.lock().invalidation = Invalidation::Pending;
         let context = InvalidateContext::Release(self.inner.clone());
@@ -317,7 +343,9 @@ impl Slot {
             Invalidation::Done,
         );
         if result == Invalidation::Failed {
-            drop(queue);
+            // The close frees the queue pair, so this task must not.
+            let connection = connection.clone();
+            drop(active);
             connection.state().wait_until_closed();
         }
     }

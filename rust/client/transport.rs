@@ -37,7 +37,7 @@ pub(crate) struct ClientTransport {
     pub(super) slots: usize,
     /// The connection in use, until nothing of it is reachable for the server.
     #[pin]
-    pub(super) active: SpinLock<Option<ActiveConnection>>,
+    pub(super) active: SpinLock<Option<Arc<ActiveConnection>>>,
     #[pin]
     pub(super) reusable: SpinLock<Option<ReusableResources>>,
     pub(super) counters: Arc<Counters>,
@@ -57,14 +57,14 @@ impl From<DisconnectReason> for Cause {
 }
 
 impl ClientTransport {
-    /// Returns the connection in use, if there is one.
-    pub(super) fn active(&self) -> Option<ActiveConnection> {
+    /// Returns the connection in use, if there is one. For the path of an RPC it has a shared lock
+    /// and a shared counter, so a [`Slot`] keeps a reference from one Call to the next.
+    pub(super) fn active(&self) -> Option<Arc<ActiveConnection>> {
         self.active.lock().clone()
     }
 }
 
 /// A connection with its queue pair.
-#[derive(Clone)]
 pub(crate) struct ActiveConnection {
     pub(super) queue: Arc<QueuePair<ClientConn>>,
     pub(super) connection: Arc<ClientConn>,
@@ -213,13 +213,11 @@ impl sunrpc::Transport for ClientTransport {
         rqst: &Rqst<Self>,
         flags: Flags,
     ) -> Result<(), SendError> {
-        self.active()
-            .map_or(Ok(()), |active| send::prepare(active, rqst, flags))
+        send::prepare(self, rqst, flags)
     }
 
     fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
-        let active = self.active().ok_or(SendError::Disconnected)?;
-        send::send(&active, rqst, &self.counters, doorbell(more))
+        send::send(self, rqst, doorbell(more))
     }
 
     fn flush(&self) -> Result {
