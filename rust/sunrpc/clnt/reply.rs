@@ -54,7 +54,9 @@ impl<T: HasSlot> PendingReply<T> {
     unsafe fn pin(rqst: NonNull<cbindings::rpc_rqst>) -> Option<Self> {
         let this = rqst.cast::<Rqst<T>>();
         // SAFETY: A request on the receive queue is in use, and under the lock it stays there.
-        if unsafe { this.as_ref() }.set_has_pending_reply(true) {
+        let request = unsafe { this.as_ref() };
+        // SAFETY: The caller holds the lock.
+        if unsafe { request.set_has_pending_reply(true) } {
             return None;
         }
         // SAFETY: The caller has held the lock since it found the request.
@@ -120,7 +122,8 @@ impl<T: HasSlot> PendingReply<T> {
     ///
     /// The caller holds `queue_lock`, does this once, and does not touch the request afterwards.
     unsafe fn unpin(&self) {
-        self.set_has_pending_reply(false);
+        // SAFETY: The caller holds the lock.
+        unsafe { self.set_has_pending_reply(false) };
         // SAFETY: By the type invariant `self` owns the pin, and the caller holds the lock.
         unsafe { cbindings::xprt_unpin_rqst(self.as_raw()) };
     }

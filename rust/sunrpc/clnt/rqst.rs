@@ -332,8 +332,15 @@ impl<T: HasSlot> Rqst<T> {
     }
 
     /// Sets whether there is a `PendingReply`. Returns whether there was one.
-    pub(crate) fn set_has_pending_reply(&self, has_pending_reply: bool) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// The caller holds `queue_lock`.
+    pub(crate) unsafe fn set_has_pending_reply(&self, has_pending_reply: bool) -> bool {
+        // Nothing else writes it meanwhile, by the type invariants.
+        let had_one = self.has_pending_reply.load(Ordering::Relaxed);
         self.has_pending_reply
-            .swap(has_pending_reply, Ordering::Relaxed)
+            .store(has_pending_reply, Ordering::Relaxed);
+        had_one
     }
 }
