@@ -339,11 +339,9 @@ impl Arrived<'_> {
     fn take_registered(
         &mut self,
         rqst: &PendingReply<ClientTransport>,
-        mut state: SpinLockGuard<'_, SlotState>,
+        state: SpinLockGuard<'_, SlotState>,
     ) -> Registered<ClientConn> {
-        state.call_outstanding = false;
-        let mut registered = core::mem::take(&mut state.registered);
-        drop(state);
+        let mut registered = rqst.slot().answered(state);
         if trace::xprtrdma_mr_reminv::is_on() {
             let region = self
                 .unclaimed

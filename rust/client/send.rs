@@ -200,7 +200,7 @@ pub(super) fn send(
     // Only Calls have registrations, and they are sent one at a time, so the room stays.
     let regions = prepared.regions.len();
     if regions > 0 && !prepared.active.queue.has_room_for(regions) {
-        let kept = state.put_back(prepared);
+        let kept = slot.put_back(&mut state, prepared);
         drop(state);
         return Err(match kept {
             Ok(()) => SendError::Again,
@@ -235,7 +235,7 @@ pub(super) fn send(
         doorbell,
     );
     let failed = result.is_err().then(|| active.clone());
-    let left = state.sent(rqst.xid(), registered, active);
+    let left = slot.sent(&mut state, rqst.xid(), registered, active);
     drop(state);
     drop(left);
     if let Some(active) = failed {

@@ -28,6 +28,12 @@ use crate::prelude::*;
 use kernel::{
     new_condvar,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         CondVar,
         SpinLockGuard, //
     }, //
@@ -51,6 +57,15 @@ pub(crate) struct Slot {
 /// All of a slot. Local invalidations that are posted keep it alive.
 #[pin_data]
 pub(crate) struct SlotInner {
+    /// Whether [`Slot::release`] may have something to do. If not, the Call is neither prepared nor
+    /// outstanding, no region is registered, and no invalidation is pending. Changed under the lock
+    /// of `state`.
+    ///
+    /// [`Slot::release`] reads it without the lock. It must not miss what was there before: what
+    /// the RPC's own task stored is before that in its program order; what a sender stored, and a
+    /// handler that gave regions back, is before that because both had the request pinned, and the
+    /// task has taken sunrpc's `queue_lock` since then.
+    unreleased: Atomic<bool>,
     #[pin]
     state: SpinLock<SlotState>,
     #[pin]
@@ -110,16 +125,6 @@ impl SlotState {
         self.prepared.take()
     }
 
-    /// Keeps `prepared`, whose turn to be sent has not come or has no room yet. Returns it if its
-    /// connection is no longer open, because then nothing would cancel it.
-    pub(super) fn put_back(&mut self, prepared: PreparedCall) -> Result<(), PreparedCall> {
-        if !prepared.is_for_open_connection() {
-            return Err(prepared);
-        }
-        self.prepared = Some(prepared);
-        Ok(())
-    }
-
     /// Sets the offered chunk. Most Calls offer none, and then no [`Chunk`](super::chunk::Chunk) is
     /// copied.
     pub(super) fn set_offered(&mut self, offered: Offered) {
@@ -137,7 +142,7 @@ impl SlotState {
     ///
     /// A broken reply came over an earlier connection. Or another reply that sunrpc did not accept
     /// followed it over this one, and such a server will hardly do better.
-    pub(super) fn sent(
+    fn sent(
         &mut self,
         xid: u32,
         registered: Registered<ClientConn>,
@@ -184,6 +189,11 @@ impl SlotInner {
         self.end_invalidation(Invalidation::Failed);
     }
 
+    /// Notes that [`Slot::release`] has something to do. `_state` shows that the state is locked.
+    fn set_unreleased(&self, _state: &mut SlotState) {
+        self.unreleased.store(true, Relaxed);
+    }
+
     fn end_invalidation(&self, result: Invalidation) {
         self.state.lock().invalidation = result;
         self.invalidation_ended.notify_all();
@@ -214,6 +224,7 @@ impl Slot {
         try_pin_init!(Self {
             inner: Arc::pin_init(
                 pin_init!(SlotInner {
+                    unreleased: Atomic::new(false),
                     state <- new_spinlock!(state, "rpcrdma::slot"),
                     invalidation_ended <- new_condvar!("rpcrdma::invalidation_ended"),
                 }),
@@ -232,6 +243,7 @@ impl Slot {
     /// connection in use as far as the slot knows it.
     pub(super) fn begin(&self) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
         let mut state = self.lock();
+        self.inner.set_unreleased(&mut state);
         let prepared = state.prepared.take();
         if state.is_sent() {
             return (prepared, Err(StillSent));
@@ -252,15 +264,57 @@ impl Slot {
         if state.is_sent() {
             return Err(prepared);
         }
-        state.put_back(prepared)?;
+        self.put_back(&mut state, prepared)?;
         state.set_offered(offered);
         Ok(())
+    }
+
+    /// Keeps `prepared`, whose turn to be sent has not come or has no room yet. Returns it if its
+    /// connection is no longer open, because then nothing would cancel it.
+    pub(super) fn put_back(
+        &self,
+        state: &mut SlotState,
+        prepared: PreparedCall,
+    ) -> Result<(), PreparedCall> {
+        if !prepared.is_for_open_connection() {
+            return Err(prepared);
+        }
+        self.inner.set_unreleased(state);
+        state.prepared = Some(prepared);
+        Ok(())
+    }
+
+    /// Records that the Call was sent ([`SlotState::sent`]).
+    pub(super) fn sent(
+        &self,
+        state: &mut SlotState,
+        xid: u32,
+        registered: Registered<ClientConn>,
+        active: Arc<ActiveConnection>,
+    ) -> (Registered<ClientConn>, KnownConnection) {
+        self.inner.set_unreleased(state);
+        state.sent(xid, registered, active)
+    }
+
+    /// Takes the regions of a Call that is answered.
+    pub(super) fn answered(
+        &self,
+        mut state: SpinLockGuard<'_, SlotState>,
+    ) -> Registered<ClientConn> {
+        state.call_outstanding = false;
+        let registered = core::mem::take(&mut state.registered);
+        // A Call that was sent is not prepared again before it is released.
+        if state.prepared.is_none() {
+            self.inner.unreleased.store(false, Release);
+        }
+        registered
     }
 
     /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`]
     /// waits until they are invalid; they are so at the latest when the connection is closed.
     pub(super) fn take_back(&self, registered: Registered<ClientConn>) {
         let mut state = self.lock();
+        self.inner.set_unreleased(&mut state);
         let none = core::mem::replace(&mut state.registered, registered);
         drop(state);
         // The Call had no others.
@@ -298,10 +352,14 @@ impl Slot {
         rqst: &Rqst<ClientTransport>,
         active: impl FnOnce() -> Option<Arc<ActiveConnection>>,
     ) {
+        if !self.inner.unreleased.load(Acquire) {
+            return;
+        }
         let mut state = self.inner.lock_settled();
         state.call_outstanding = false;
         let prepared = state.prepared.take();
         let registered = core::mem::take(&mut state.registered);
+        self.inner.unreleased.store(false, Relaxed);
         drop(state);
         if let Some(prepared) = prepared {
             prepared.cancel();
