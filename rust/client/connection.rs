@@ -23,6 +23,10 @@ use core::sync::atomic::AtomicBool;
 use kernel::{
     new_mutex,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Mutex,
         SetOnce, //
     },
@@ -79,6 +83,9 @@ pub(crate) struct ClientConn {
     limits: SetOnce<MarshalLimits>,
     #[pin]
     pub(super) credits: SpinLock<Credits>,
+    /// The grant of the last reply, if the window allows as many Calls. Then another reply with
+    /// the same grant changes nothing. Otherwise zero. Only completion handlers use it.
+    settled_grant: Atomic<u32>,
     /// Serialises the allocation of resources for more credits.
     #[pin]
     pub(super) growth: Mutex<()>,
@@ -112,6 +119,7 @@ impl ClientConn {
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
                 credits <- new_spinlock!(credits, "rpcrdma::credits"),
+                settled_grant: Atomic::new(0),
                 growth <- new_mutex!((), "rpcrdma::growth"),
                 created: Instant::now(),
                 receives <- endpoint::ReceiveRing::new(),
@@ -173,9 +181,16 @@ impl ClientConn {
         self.state.report(conn::Event::Established);
     }
 
-    /// Applies the credit grant of a reply and returns the new congestion window. If resources, not
-    /// the grant, limit the window and `xprt` uses it, schedules their growth.
-    pub(super) fn on_grant(&self, grant: u32, xprt: &Xprt<ClientTransport>) -> u32 {
+    /// Applies the credit grant of a reply and returns the new congestion window, which the caller
+    /// sets. [`None`] if nothing changes. If resources, not the grant, limit the window and `xprt`
+    /// uses it, schedules their growth. Runs in a completion handler.
+    pub(super) fn on_grant(&self, grant: u32, xprt: &Xprt<ClientTransport>) -> Option<u32> {
+        // Most servers send the same grant for hours. The resources never become fewer while the
+        // connection is open, so what was enough for this grant still is, and the window that was
+        // set for it stays: growth sets it to the lesser of the two as well.
+        if grant == self.settled_grant.load(Relaxed) && grant != 0 && !self.regions.is_short() {
+            return None;
+        }
         if grant == 0 {
             self.log_zero_grant();
         }
@@ -194,10 +209,13 @@ impl ClientConn {
         };
         let window = credits.backing.limit(granted);
         drop(credits);
+        let is_settled = window == granted;
+        self.settled_grant
+            .store(if is_settled { grant } else { 0 }, Relaxed);
         if grows {
             xprt.schedule_growth();
         }
-        window
+        Some(window)
     }
 
     /// Returns whether there are resources for fewer credits than it requests. If so,

@@ -438,8 +438,9 @@ impl MatchedReply {
         } = self;
         connection.xprt.with(|xprt| {
             if let Some(grant) = credits {
-                let window = connection.on_grant(grant, xprt);
-                xprt.set_window(window, || connection.current_window());
+                if let Some(window) = connection.on_grant(grant, xprt) {
+                    xprt.set_window(window, || connection.current_window());
+                }
             }
             xprt.reply_received();
         });
