@@ -197,7 +197,7 @@ fn fill(
         );
         let Some(error) = filled.err().or(posted.err()) else {
             let new = config::regions_for(credits, limits.reserve).saturating_sub(kept);
-            connection.counters.regions.add(new as u64);
+            connection.counters.rare.regions.add(new as u64);
             connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
             if let Some(error) = shortage {
                 connection.log_few_resources(u32::try_from(limits.first_credits)?, error);
@@ -257,7 +257,7 @@ pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> 
         trace::event!(xprtrdma_disconnect(peer, disconnected, was_connected));
     });
     queue.drain();
-    xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
+    xprt.for_each_slot(|slot| connection.counters.rare.broken_regions.add(slot.reset()));
     connection.finish_close(queue)
 }
 
@@ -418,7 +418,7 @@ impl ClientConn {
         if new == 0 {
             return;
         }
-        self.counters.regions.add(new as u64);
+        self.counters.rare.regions.add(new as u64);
         self.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
         if self.regions.add(regions) {
             self.xprt.with(|xprt| xprt.write_space());

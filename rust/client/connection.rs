@@ -321,7 +321,7 @@ impl ClientConn {
         rqst: &Rqst<ClientTransport>,
         registered: &mr::Registered<Self>,
     ) {
-        let invalidations = &self.counters.local_invalidations;
+        let invalidations = &self.counters.rare.local_invalidations;
         invalidations.add(registered.len() as u64);
         if trace::xprtrdma_mr_localinv::is_on() {
             for region in registered.info() {
@@ -467,7 +467,7 @@ impl rdma::Handler for ClientConn {
             InvalidateContext::Reply(reply) => reply.rqst.slot().take_back(regions),
             InvalidateContext::Release(slot) => {
                 // They are deregistered when the queue pair is drained.
-                self.counters.broken_regions.add(regions.len() as u64);
+                self.counters.rare.broken_regions.add(regions.len() as u64);
                 drop(regions);
                 slot.invalidate_failed();
             }

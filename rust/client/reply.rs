@@ -63,7 +63,7 @@ pub(super) fn received(
         ReplyAction::Done => (),
         ReplyAction::End(cause) => {
             if cause.is_bad_reply() {
-                connection.counters.bad_replies.add(1);
+                connection.counters.rare.bad_replies.add(1);
             }
             connection.end(cause);
         }
@@ -261,7 +261,7 @@ impl Arrived<'_> {
         let registered = self.take_registered(&rqst, state);
         let placed = outcome.written_len.saturating_add(outcome.reply_chunk_len);
         if placed != 0 {
-            connection.counters.reply_bytes.add(placed as u64);
+            connection.counters.replies.reply_bytes.add(placed as u64);
         }
         let body = match result {
             Err(violation) => {
@@ -454,7 +454,7 @@ impl MatchedReply {
             ReplyBody::Inline { len, written } => {
                 let bytes = message.bytes();
                 let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
-                connection.counters.fixup_bytes.add(len as u64);
+                connection.counters.replies.fixup_bytes.add(len as u64);
                 Some(rqst.copy_inline(inline, written))
             }
         };
@@ -462,7 +462,7 @@ impl MatchedReply {
         match received {
             Some(Ok(len)) => rqst.complete(len),
             Some(Err(_)) | None => {
-                connection.counters.bad_replies.add(1);
+                connection.counters.rare.bad_replies.add(1);
                 rqst.fail(EIO);
             }
         }

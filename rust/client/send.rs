@@ -7,7 +7,10 @@
 //! before. Calls are prepared in any order, but sent in order. Those that are prepared early leave
 //! a reserve, so that there is enough for the Call whose turn it is.
 
-use super::marshal::marshal;
+use super::{
+    marshal::marshal,
+    stats::SendCounters, //
+};
 use crate::prelude::*;
 use proto::{
     plan::{
@@ -68,7 +71,7 @@ impl PreparedCall {
     }
 
     /// Counts the transmission of the Call, which offers `offered`.
-    pub(super) fn count(&self, counters: &Counters, offered: &Offered) {
+    pub(super) fn count(&self, counters: &SendCounters, offered: &Offered) {
         counters.pullup_bytes.add(self.message.copied as u64);
         match self.plan.call {
             plan::CallForm::Inline => (),
@@ -125,7 +128,7 @@ impl ResourceReserve {
         match self {
             Self::Keep => active.queue.take_spare_send_buffer(),
             Self::Use => active.queue.take_send_buffer().or_else(|| {
-                active.connection.counters.empty_send_queue.add(1);
+                active.connection.counters.rare.empty_send_queue.add(1);
                 None
             }),
         }
@@ -212,7 +215,7 @@ pub(super) fn send(
     }
     // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with
     // the offered chunk and the registered regions.
-    prepared.count(&transport.counters, &state.offered);
+    prepared.count(&transport.counters.sends, &state.offered);
     if trace::xprtrdma_mr_fastreg::is_on() {
         for region in prepared.regions.info() {
             trace::xprtrdma_mr_fastreg::emit(rqst.task_id(), region);
@@ -288,8 +291,12 @@ fn post(
 }
 
 /// Counts a Call that can never be sent.
-pub(super) fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConn, error: SendError) {
-    connection.counters.failed_marshals.add(1);
+pub(super) fn marshal_failed(
+    rqst: &Rqst<ClientTransport>,
+    connection: &ClientConn,
+    error: SendError,
+) {
+    connection.counters.rare.failed_marshals.add(1);
     let xid = rqst.xid();
     let error = match error {
         // `marshal` has logged what is too long.
