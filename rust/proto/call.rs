@@ -13,7 +13,7 @@
 
 use core::{iter, mem};
 
-use crate::chunk::{self, Limits, Lists, Segment};
+use crate::chunk::{self, Limits, ListLengths, Lists, Segment};
 use crate::error::DecodeError;
 use crate::header::{self, procedure, Body, Prefix};
 use crate::rdma_error::{ErrorMessage, RdmaError};
@@ -147,6 +147,32 @@ pub struct Call<'a> {
     pub lists: Lists<'a>,
 }
 
+/// What [`parse`] found in the message of a [`Call`], without a borrow of the message: from both,
+/// the `Call` can be had again without parsing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    xid: u32,
+    credits: u32,
+    body: Body,
+    lists: ListLengths,
+}
+
+impl Outline {
+    /// Returns the Call in `message`, which this is the outline of. [`None`] if that is shorter
+    /// than it was.
+    pub fn call<'a>(&self, message: &'a [u8]) -> Option<Call<'a>> {
+        let mut reader = Reader::new(message);
+        reader.bytes(Prefix::WIRE_LEN)?;
+        Some(Call {
+            xid: self.xid,
+            credits: self.credits,
+            body: self.body,
+            lists: self.lists.lists(&mut reader)?,
+            payload: reader.rest(),
+        })
+    }
+}
+
 /// A part of the rebuilt message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -269,6 +295,16 @@ impl<'a> Call<'a> {
             body: Body::Msg,
             payload: &[],
             lists: Lists::default(),
+        }
+    }
+
+    /// Returns the outline of the Call, which [`parse`] returned.
+    pub fn outline(&self) -> Outline {
+        Outline {
+            xid: self.xid,
+            credits: self.credits,
+            body: self.body,
+            lists: self.lists.lengths(),
         }
     }
 

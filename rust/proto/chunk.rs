@@ -436,6 +436,58 @@ impl<'a> Lists<'a> {
     pub const fn is_empty(&self) -> bool {
         self.read.is_empty() && self.write.is_empty() && self.reply.is_none()
     }
+
+    /// Returns the lengths that [`ListLengths::lists`] needs.
+    pub(crate) fn lengths(&self) -> ListLengths {
+        ListLengths {
+            read: self.read.bytes.len(),
+            write: self.write.bytes.len(),
+            write_chunks: self.write.chunks,
+            reply: self.reply.map(|chunk| chunk.bytes.len()),
+        }
+    }
+}
+
+/// The lengths of the chunk fields of a message in bytes, but for the words that end a list, say
+/// whether there is a Reply chunk, or count segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListLengths {
+    read: usize,
+    write: usize,
+    write_chunks: usize,
+    reply: Option<usize>,
+}
+
+impl ListLengths {
+    /// Returns the chunk fields at the front of `reader`, which [`Lists::parse`] found there, with
+    /// these lengths. [`None`] if there are fewer bytes.
+    pub(crate) fn lists<'a>(&self, reader: &mut Reader<'a>) -> Option<Lists<'a>> {
+        const WORD: usize = 4;
+        // INVARIANT: `Lists::parse` made the lengths from these bytes, and found them to be such
+        // entries.
+        let read = ReadList {
+            bytes: reader.bytes(self.read)?,
+        };
+        // The end of the list.
+        reader.bytes(WORD)?;
+        let write = WriteList {
+            bytes: reader.bytes(self.write)?,
+            chunks: self.write_chunks,
+        };
+        // The end of the list, and whether there is a Reply chunk.
+        reader.bytes(2 * WORD)?;
+        let reply = match self.reply {
+            Some(length) => {
+                // The number of segments.
+                reader.bytes(WORD)?;
+                Some(Segments {
+                    bytes: reader.bytes(length)?,
+                })
+            }
+            None => None,
+        };
+        Some(Lists { read, write, reply })
+    }
 }
 
 /// Appends one read segment with its presence word.

@@ -14,6 +14,7 @@ use crate::prelude::*;
 use proto::{
     call::{
         Call,
+        Outline,
         Policy, //
     },
     chunk::Limits,
@@ -136,14 +137,41 @@ pub(super) fn for_each_run(
     Ok(())
 }
 
+/// What of a call its reply depends on. The call is parsed once, but the parser's result borrows
+/// the message.
+#[derive(Clone, Copy)]
+pub(super) enum ParsedCall {
+    /// A call without chunks, with this XID.
+    WithoutChunks(u32),
+    /// Any call.
+    Outline(Outline),
+}
+
+impl ParsedCall {
+    /// Returns that of `call`.
+    pub(super) fn of(call: &Call<'_>) -> Self {
+        if call.lists.is_empty() {
+            Self::WithoutChunks(call.xid)
+        } else {
+            Self::Outline(call.outline())
+        }
+    }
+
+    /// Returns the call in `message`, as far as its reply depends on it.
+    pub(super) fn call<'a>(&self, message: &'a [u8]) -> Option<Call<'a>> {
+        match self {
+            Self::WithoutChunks(xid) => Some(Call::without_chunks(*xid)),
+            Self::Outline(outline) => outline.call(message),
+        }
+    }
+}
+
 /// The context of a call in progress.
 pub(crate) struct CallContext {
     /// The index of its message among the lent ones.
     pub(super) lent: usize,
-    /// The XID, if the call has no chunks: its header need not be parsed again for the reply.
-    /// Chunks are not stored: a message has room for many, and the parser's result borrows the
-    /// message, which stays with the reply.
-    pub(super) chunkless_xid: Option<u32>,
+    /// What of the call the reply depends on.
+    pub(super) parsed: ParsedCall,
     /// Whether results may be reduced. RPCSEC_GSS integrity and privacy forbid it.
     pub(super) reduction: bool,
     /// The DDP-eligible results, as nfsd names them while it encodes the reply.
@@ -157,7 +185,7 @@ impl CallContext {
     pub(super) fn new() -> Self {
         Self {
             lent: 0,
-            chunkless_xid: None,
+            parsed: ParsedCall::WithoutChunks(0),
             reduction: false,
             results: EligibleResults::default(),
             saved_pages: SavedReplyPages::default(),

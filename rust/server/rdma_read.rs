@@ -29,7 +29,6 @@ use super::{
     call::{
         copy_in,
         for_each_run,
-        policy,
         zero_padding,
         CallLayout, //
     },
@@ -41,6 +40,10 @@ use super::{
 use crate::prelude::*;
 use endpoint::UnpostedReads;
 use proto::{
+    call::{
+        Call,
+        Outline, //
+    },
     chunk::{
         self,
         Segment, //
@@ -69,6 +72,7 @@ impl Responder {
         &self,
         message: Message<ServerConn>,
         layout: CallLayout,
+        outline: Outline,
     ) -> Option<WithMessage<ChunkedCall>> {
         let connection = &self.send_path.connection;
         // Waits behind other calls that wait for pages.
@@ -77,6 +81,7 @@ impl Responder {
             message,
             state: WaitingReads {
                 layout,
+                outline,
                 // Fewer if pages are contiguous.
                 requests: self.send_path.limits.reads_of(layout.pages()),
                 registrations: 0,
@@ -155,9 +160,10 @@ impl Responder {
             return None;
         };
         let WithMessage { message, state } = waiting;
-        let layout = state.layout;
+        let (layout, outline) = (state.layout, state.outline);
         let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
-            let reads = self.prepare_reads(message.bytes(), layout, &pages)?;
+            let call = outline.call(message.bytes()).ok_or(EINVAL)?;
+            let reads = self.prepare_reads(&call, layout, &pages)?;
             Ok((reads, pages))
         });
         let Ok((reads, pages)) = reads else {
@@ -168,6 +174,7 @@ impl Responder {
             message,
             state: ChunkedCall {
                 layout,
+                outline,
                 pages,
                 permit,
                 reads_posted: None,
@@ -229,17 +236,14 @@ impl Responder {
         connection.on_space_freed(queue);
     }
 
-    /// Prepares the RDMA Reads of the chunks of the call in `bytes` into `pages`. Copies the inline
-    /// parts of a Payload stream there.
+    /// Prepares the RDMA Reads of the chunks of `call` into `pages`. Copies the inline parts of a
+    /// Payload stream there.
     fn prepare_reads(
         &self,
-        bytes: &[u8],
+        call: &Call<'_>,
         layout: CallLayout,
         pages: &KVec<Page>,
     ) -> Result<PreparedTransfer<ServerConn>> {
-        let Ok(call::Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
-            return Err(EINVAL);
-        };
         let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
         reads.reserve_local(pages.len())?;
         if let CallLayout::ReadChunk { position, len } = layout {

@@ -10,7 +10,8 @@ use super::{
         copy_out,
         fits_head,
         policy,
-        CallLayout, //
+        CallLayout,
+        ParsedCall, //
     },
     transport::Args,
     work_queue::Work, //
@@ -18,6 +19,7 @@ use super::{
 use crate::prelude::*;
 use core::ops::Range;
 use proto::{
+    call::Outline,
     rdma_error::ErrorMessage,
     reply_builder,
     rpc::CallHeader,
@@ -64,8 +66,8 @@ impl Responder {
                     |args: &mut Args<'_>, memory| args.set_message(memory, info.inline.clone());
                 return self.begin_call(xprt, message, &info, args, set);
             }
-            Disposition::Read(layout) => {
-                let complete = self.read_chunks(message, layout);
+            Disposition::Read(layout, outline) => {
+                let complete = self.read_chunks(message, layout, outline);
                 return complete.and_then(|read| self.receive_read(xprt, read, args));
             }
             Disposition::Drop => self.repost(message),
@@ -150,7 +152,7 @@ impl Responder {
         }
         let context = &mut call.context;
         context.lent = number;
-        context.chunkless_xid = info.chunkless_xid;
+        context.parsed = info.parsed;
         context.reduction = info.reduction;
         let pages = self.max_reply_pages(info.write_chunk_bytes);
         if args
@@ -185,8 +187,8 @@ const _: () = assert!(MAX_RPC_HEADER_BYTES <= PAGE_SIZE);
 pub(super) struct CallInfo {
     /// The range of the message that holds the Payload stream, or its inline part.
     pub(super) inline: Range<usize>,
-    /// The XID, if there are no chunks.
-    pub(super) chunkless_xid: Option<u32>,
+    /// What of it the reply depends on.
+    pub(super) parsed: ParsedCall,
     /// Whether results may be reduced (RFC 8166, section 3.4).
     pub(super) reduction: bool,
     /// The length of the longest Write chunk, or zero if the call can have no DDP-eligible result.
@@ -203,7 +205,7 @@ impl CallInfo {
         Self {
             // The part that follows the transport header.
             inline: message.len().saturating_sub(call.payload.len())..message.len(),
-            chunkless_xid: call.lists.is_empty().then_some(call.xid),
+            parsed: ParsedCall::of(call),
             reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
             write_chunk_bytes: longest.unwrap_or(0),
         }
@@ -215,7 +217,7 @@ pub(super) enum Disposition {
     /// The call is complete: nfsd executes it.
     Execute(CallInfo),
     /// The Read chunks of the call must be read first.
-    Read(CallLayout),
+    Read(CallLayout, Outline),
     /// The message is dropped without a reply.
     Drop,
     /// The message is the reply to a backchannel call, or an error in place of it.
@@ -301,7 +303,9 @@ fn dispatch(
         }
     }
     match CallLayout::of(&call, args.max_pages()) {
-        Some(layout) if chunk_is_argument(&call, layout) => Disposition::Read(layout),
+        Some(layout) if chunk_is_argument(&call, layout) => {
+            Disposition::Read(layout, call.outline())
+        }
         _ => refuse(
             connection,
             &call,
@@ -330,11 +334,15 @@ fn trace_decoded(responder: &Responder, message: &Message<ServerConn>, payload: 
 
 /// Decides about `read`, whose RDMA Reads have completed.
 fn dispatch_read(connection: &ServerConn, read: &WithMessage<ChunkedCall>) -> Disposition {
-    let ChunkedCall { layout, pages, .. } = &read.state;
+    let ChunkedCall {
+        layout,
+        outline,
+        pages,
+        ..
+    } = &read.state;
     let bytes = read.message.bytes();
-    // It was a call when the Reads were posted.
-    let Ok(call::Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
-        return Disposition::Drop;
+    let Some(call) = outline.call(bytes) else {
+        return Disposition::Close;
     };
     let CallLayout::PayloadStream { len } = *layout else {
         return Disposition::Execute(CallInfo::new(&call, bytes, call.payload));

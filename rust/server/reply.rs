@@ -6,7 +6,6 @@
 //! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with Write chunks.
 
 use super::call::{
-    policy,
     CallContext,
     MAX_WRITE_CHUNKS, //
 };
@@ -91,16 +90,9 @@ impl Responder {
             }
         };
         self.send_path.connection.credits.begin_reply();
-        let call = match context.chunkless_xid {
-            Some(xid) => Ok(call::Incoming::Call(call::Call::without_chunks(xid))),
-            None => call::parse(message.bytes(), &policy(usize::MAX)),
-        };
-        let prepared = match call {
-            Ok(call::Incoming::Call(call)) => {
-                self.prepare_reply(&call, context, result, bytes.bytes_mut())
-            }
-            _ => Err(EINVAL),
-        };
+        let call = context.parsed.call(message.bytes()).ok_or(EINVAL);
+        let prepared =
+            call.and_then(|call| self.prepare_reply(&call, context, result, bytes.bytes_mut()));
         match prepared {
             Ok(PreparedReply {
                 body,

@@ -10,16 +10,16 @@
 //! ([`MessageContext`]): completion handlers need no memory to add work, and no queue is ever full.
 
 use super::{
-    call::{
-        policy,
-        CallLayout, //
-    },
+    call::CallLayout,
     rdma_read::ReadPermit, //
 };
 use crate::prelude::*;
 use core::marker::PhantomData;
 use kernel::warn_on;
-use proto::work_queue;
+use proto::{
+    call::Outline,
+    work_queue, //
+};
 use rdma::{
     receive::MessageQueue,
     send::Buffer,
@@ -38,6 +38,7 @@ pub(crate) struct WithMessage<T> {
 /// A call whose Read chunks are to be read. It has no pages yet.
 pub(crate) struct WaitingReads {
     pub(super) layout: CallLayout,
+    pub(super) outline: Outline,
     /// The number of RDMA Reads, as far as is known.
     pub(super) requests: usize,
     /// The number of regions that are registered for them, as far as is known.
@@ -51,6 +52,7 @@ pub(crate) struct WaitingReads {
 /// A call with Read chunks, whose RDMA Reads are posted or have completed.
 pub(crate) struct ChunkedCall {
     pub(super) layout: CallLayout,
+    pub(super) outline: Outline,
     /// The Data Sink of the Reads.
     pub(super) pages: KVec<Page>,
     /// Accounts for the pages.
@@ -62,10 +64,8 @@ pub(crate) struct ChunkedCall {
 impl WithMessage<ChunkedCall> {
     /// Returns the length of all Read chunks.
     pub(super) fn read_bytes(&self) -> u64 {
-        match call::parse(self.message.bytes(), &policy(usize::MAX)) {
-            Ok(call::Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
-            _ => 0,
-        }
+        let call = self.state.outline.call(self.message.bytes());
+        call.map_or(0, |call| call.chunks().map(|(_, length)| length).sum())
     }
 }
 

@@ -151,6 +151,8 @@ proptest! {
                 Part::Payload { length, .. } | Part::Chunk { length, .. } | Part::Padding(length) => length,
             }).sum();
             prop_assert_eq!(parts, call.message_len());
+            prop_assert_eq!(call.outline().call(&message), Some(call));
+            prop_assert_eq!(call.outline().call(&message[..27]), None);
         }
     }
 

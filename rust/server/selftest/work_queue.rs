@@ -21,7 +21,10 @@ use super::{
 };
 use crate::prelude::*;
 use endpoint::selftest::connection::wait;
-use proto::waiting::Attempt;
+use proto::{
+    call::Call,
+    waiting::Attempt, //
+};
 use rdma::{
     cm::Id,
     selftest::{
@@ -59,6 +62,7 @@ impl Elements {
             message: self.message(number)?,
             state: WaitingReads {
                 layout: CallLayout::PayloadStream { len: number },
+                outline: Call::without_chunks(0).outline(),
                 requests: number,
                 registrations: 0,
                 credits: None,
@@ -72,6 +76,7 @@ impl Elements {
             message: self.message(number)?,
             state: ChunkedCall {
                 layout: CallLayout::PayloadStream { len: number },
+                outline: Call::without_chunks(0).outline(),
                 pages: KVec::new(),
                 permit: ReadPermit::new(&self.connection, 1).ok_or(EBUSY)?,
                 reads_posted: None,

@@ -63,7 +63,10 @@ pub enum Served<'a> {
 /// Passes a message to a Responder.
 pub fn serve<'a>(message: &'a [u8], policy: &Policy) -> Served<'a> {
     match call::parse(message, policy) {
-        Ok(Incoming::Call(call)) => Served::Call(call),
+        Ok(Incoming::Call(call)) => {
+            assert_eq!(call.outline().call(message), Some(call));
+            Served::Call(call)
+        }
         Ok(incoming) => Served::Reverse(incoming),
         Err(Rejection::Drop(_)) => Served::Drop,
         Err(Rejection::Refuse(refusal, _)) => Served::ReplyBuilder(error(&refusal)),
