@@ -16,6 +16,7 @@ use super::{
     work_queue::Work, //
 };
 use crate::prelude::*;
+use kernel::revocable::Revocable;
 use proto::{
     admission::Host,
     reverse, //
@@ -57,9 +58,10 @@ pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
 pub(crate) struct ServerTransport {
-    /// [`None`] when the connection has ended.
+    /// Revoked when the connection has ended. Each call looks at it twice, on any processor, so
+    /// that takes no lock.
     #[pin]
-    responder: SpinLock<Option<Arc<Responder>>>,
+    responder: Revocable<Arc<Responder>>,
     pub(super) connection: Arc<ServerConn>,
     /// Contexts of calls that are over, for later calls.
     #[pin]
@@ -77,7 +79,7 @@ impl ServerTransport {
         let ConnectRequest { id, connection, .. } = request;
         let responder = Responder::new(id, connection.clone(), link, page_pool, denied_calls);
         try_pin_init!(Self {
-            responder <- new_spinlock!(Some(responder?), "rpcrdma::responder"),
+            responder <- Revocable::new(responder?),
             connection,
             free_calls <- new_spinlock!(
                 KVec::with_capacity(MAX_FREE_CALLS, GFP_KERNEL)?,
@@ -89,24 +91,26 @@ impl ServerTransport {
     /// Returns the part that belongs to the device, unless the connection has ended. Dropping it
     /// sleeps.
     pub(super) fn responder(&self) -> Option<Arc<Responder>> {
-        self.responder.lock().clone()
+        self.responder.try_access_with(Arc::clone)
     }
 
     /// Returns the send path for backchannel calls, unless the connection has ended. Does not
     /// sleep.
     pub(super) fn send_path(&self) -> Option<SendPath> {
-        let responder = self.responder.lock();
-        responder
-            .as_ref()
-            .map(|responder| responder.send_path.clone())
+        self.responder
+            .try_access_with(|responder| responder.send_path.clone())
     }
 
     /// Drains the queue pair, and drops the part that belongs to the device and all waiting work.
     /// Threads that use it hold a reference until they are done. Idempotent. Sleeps.
     fn drop_responder(&self) {
-        let responder = self.responder.lock().take();
-        if let Some(responder) = responder {
-            responder.drain();
+        let responder = self.responder();
+        // Waits for those that are about to take a reference. `responder` is one more, so the one
+        // that is dropped here is not the last.
+        if self.responder.revoke() {
+            if let Some(responder) = responder {
+                responder.drain();
+            }
         }
     }
 
