@@ -14,6 +14,7 @@ use rdma::{
 };
 use sunrpc::sysctl::{
     Counter,
+    PerCpuCounter,
     SysctlEntry,
     SysctlRegistration, //
 };
@@ -45,7 +46,7 @@ static MAX_OUTBOUND_READS: SysctlEntry =
     SysctlEntry::new(c"max_outbound_read_requests", 16, 1, 255);
 
 /// RDMA Reads posted.
-pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
+pub(super) static READS: PerCpuCounter = PerCpuCounter::new(c"rdma_stat_read");
 /// Connections lost, except those that the client closed.
 pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
 /// Connections that ended because a posted work request, the client's confirmation or its first
@@ -57,11 +58,11 @@ pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");
 /// Connection requests that were not accepted.
 pub(super) static REJECTED: Counter = Counter::new(c"rdma_stat_rejected");
 /// Messages received.
-pub(super) static RECEIVED: Counter = Counter::new(c"rdma_stat_recv");
+pub(super) static RECEIVED: PerCpuCounter = PerCpuCounter::new(c"rdma_stat_recv");
 /// RDMA Writes posted.
-pub(super) static WRITES: Counter = Counter::new(c"rdma_stat_write");
+pub(super) static WRITES: PerCpuCounter = PerCpuCounter::new(c"rdma_stat_write");
 /// Sends and RDMA Reads that had to wait for Send buffers, SQ credits or pages.
-pub(super) static SQ_STARVE: Counter = Counter::new(c"rdma_stat_sq_starve");
+pub(super) static SQ_STARVE: PerCpuCounter = PerCpuCounter::new(c"rdma_stat_sq_starve");
 
 /// Always zero, as in the in-tree module; scripts read them.
 static RQ_STARVE: Counter = Counter::new(c"rdma_stat_rq_starve");
@@ -83,9 +84,10 @@ pub fn register() -> Result<SysctlRegistration> {
             &PROGRESS_TIMEOUT,
         ],
         &[
-            &READS, &RECEIVED, &WRITES, &SQ_STARVE, &RQ_STARVE, &RQ_POLL, &RQ_PROD, &SQ_POLL,
-            &SQ_PROD, &LOST, &BAD_CALLS, &REJECTED, &STALLED,
+            &RQ_STARVE, &RQ_POLL, &RQ_PROD, &SQ_POLL, &SQ_PROD, &LOST, &BAD_CALLS, &REJECTED,
+            &STALLED,
         ],
+        &[&READS, &RECEIVED, &WRITES, &SQ_STARVE],
     )
 }
 
