@@ -9,6 +9,7 @@
 //! ```text
 //! (client) slot state     > (rdma) sends, deferred_dereg
 //! receive ring            > (rdma) receives
+//! (rdma) sends            > spares
 //! (sunrpc) transport_lock > (client) active
 //! (sunrpc) transport_lock > (rdma) sends         to ring the doorbell for deferred Sends
 //! (sunrpc) transport_lock > (client) credits     to open the congestion window
@@ -26,7 +27,8 @@
 //! are each taken alone.
 //!
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
-//! ([`SendPolicy`]).
+//! ([`SendPolicy`]). That is held while the device is notified, so free Send buffers and empty
+//! transfers, which RPCs need before, have a lock of their own ([`Spares`]).
 //!
 //! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growth`
 //! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others
@@ -44,6 +46,7 @@ mod receive_ring;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 mod send_policy;
+mod spares;
 
 /// The prefix of log lines.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
@@ -60,6 +63,7 @@ pub use queue::{
 };
 pub use receive_ring::ReceiveRing;
 pub use send_policy::SendPolicy;
+pub use spares::Spares;
 
 /// The shortest data that a Send gathers from its pages. Shorter data is copied, which costs less
 /// than mapping it.

@@ -2,9 +2,12 @@
 
 //! Queue pairs with a pool of Send buffers, and credits for RDMA Reads and Writes.
 
-use super::send_policy::{
-    SendBuffers,
-    SendPolicy, //
+use super::{
+    send_policy::SendPolicy,
+    spares::{
+        SendBuffers,
+        Spares, //
+    }, //
 };
 use kernel::{
     alloc::Flags,
@@ -25,7 +28,6 @@ use rdma::{
     ProtectionDomain,
     QueuePair,
     ReadHandler,
-    SendPolicy as _,
     SqCredits,
     SqPermit, //
 };
@@ -84,7 +86,7 @@ impl Parameters {
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?)?;
-        let policy = SendPolicy::new(buffers, credits);
+        let policy = SendPolicy::new(Spares::new(buffers)?, credits);
         let queue = QueuePair::new(id, pd, &self.queue_pair(), policy)?;
         for _ in 0..first {
             let buffer = match reusable.pop() {
@@ -159,36 +161,37 @@ pub trait SendBufferExt<H: Handler> {
 
 impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     fn take_send_buffer(&self) -> Option<send::Buffer<H>> {
-        self.send_queue().policy().take_buffer()
+        self.spares().take_buffer()
     }
 
     fn make_send_buffer(&self) -> Option<send::Buffer<H>> {
-        let mut sends = self.send_queue();
-        let Some(len) = sends.policy().buffers.begin_allocation() else {
-            return sends.policy().take_buffer();
+        let spares = self.spares();
+        let len = match spares.take_or_allocate() {
+            Ok(buffer) => return Some(buffer),
+            Err(len) => len?,
         };
-        drop(sends);
         send::Buffer::new(self.pd(), len, GFP_KERNEL)
             .ok()
             .or_else(|| {
-                let mut sends = self.send_queue();
-                sends.policy().buffers.allocation_failed();
-                sends.policy().take_buffer()
+                spares.with_buffers(SendBuffers::allocation_failed);
+                spares.take_buffer()
             })
     }
 
     fn lacks_send_buffers(&self) -> bool {
-        self.send_queue().policy().buffers.lacks_memory()
+        self.spares().with_buffers(|buffers| buffers.lacks_memory())
     }
 
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result {
         loop {
-            let next = self.send_queue().policy().buffers.begin_growth(count);
+            let next = self
+                .spares()
+                .with_buffers(|buffers| buffers.begin_growth(count));
             let Some(len) = next else { return Ok(()) };
             match send::Buffer::new(self.pd(), len, flags) {
                 Ok(buffer) => self.put_back_send_buffer(buffer),
                 Err(error) => {
-                    self.send_queue().policy().buffers.allocation_failed();
+                    self.spares().with_buffers(SendBuffers::allocation_failed);
                     return Err(error);
                 }
             }
@@ -196,7 +199,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     }
 
     fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>> {
-        self.send_queue().policy().take_spare_buffer()
+        self.spares().take_spare_buffer()
     }
 
     fn has_room_for(&self, registrations: usize) -> bool {
@@ -213,31 +216,28 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     }
 
     fn put_back_send_buffer(&self, buffer: send::Buffer<H>) {
-        self.send_queue().policy().put_back(buffer);
+        self.spares().put_back(buffer);
     }
 
     fn take_send_buffers(&self) -> send::Buffers<H> {
-        self.send_queue().policy().buffers.take_all()
+        self.spares().with_buffers(SendBuffers::take_all)
     }
 
     fn free_spares(&self, send_buffers: usize) {
-        let mut sends = self.send_queue();
-        let policy = sends.policy();
-        let spares = (
-            policy.buffers.shrink(send_buffers),
-            policy.transfers.take_all(),
-        );
-        drop(sends);
-        drop(spares);
+        let spares = self.spares();
+        // Dropped without the lock.
+        let buffers = spares.with_buffers(|buffers| buffers.shrink(send_buffers));
+        drop(buffers);
+        drop(spares.take_transfers());
     }
 
     fn writes(&self, flags: Flags) -> Result<Transfer<H>> {
-        let spare = self.send_queue().policy().transfers.take();
+        let spare = self.spares().take_transfer();
         Transfer::writes(self, spare, flags)
     }
 
     fn reads(&self, flags: Flags) -> Result<Transfer<H>> {
-        let spare = self.send_queue().policy().transfers.take();
+        let spare = self.spares().take_transfer();
         Transfer::reads(self, spare, flags)
     }
 }

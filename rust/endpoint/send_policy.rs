@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The policy of a connection's Send queue: its pool of Send buffers, the choice of signalled
-//! Sends, SQ credits, and spare transfers.
+//! The policy of a connection's Send queue: the choice of signalled Sends, SQ credits, and what is
+//! free for the next Send or transfer ([`Spares`]).
 //!
-//! The queue keeps its state under its own lock ([`rdma::SendPolicy`]), so that an RPC takes one
-//! lock to get a buffer and credits, and one to post.
-//!
-//! # Send buffers
-//!
-//! A connection has some buffers from the start, allocates more only when all are posted, up to its
-//! limit, and may free those that it does not need for now.
+//! The queue keeps the state of the policy under its own lock ([`rdma::SendPolicy`]), but for the
+//! spares, which have a lock of their own.
 //!
 //! # Signalled Sends
 //!
@@ -22,17 +17,18 @@
 //! SQ credits are space in the Send queue for RDMA Reads and Writes. Sends have space of their own,
 //! one for each Send buffer. A transfer owns its credits ([`SqPermit`]).
 
-use kernel::time::{
-    msecs_to_jiffies,
-    Jiffies,
-    Msecs, //
+use super::spares::Spares;
+use kernel::{
+    sync::Arc,
+    time::{
+        msecs_to_jiffies,
+        Jiffies,
+        Msecs, //
+    }, //
 };
 use rdma::{
     send,
-    transfer::{
-        EmptyTransfer,
-        EmptyTransfers, //
-    },
+    transfer::EmptyTransfers,
     Context,
     NextSend,
     SqCredits,
@@ -41,44 +37,31 @@ use rdma::{
 
 /// The policy of a connection's Send queue, and its state.
 pub struct SendPolicy<H: Context> {
-    pub(super) buffers: SendBuffers<H>,
+    spares: Arc<Spares<H>>,
+    /// Buffers that a completion has returned, until all of them are put back together.
+    completed: send::Buffers<H>,
     signalling: Signalling,
     pub(super) credits: SqCredits,
-    pub(super) transfers: SpareTransfers<H>,
-    /// Whether a caller found no buffer, credits or room since the last completion, and waits for
-    /// the next.
+    /// Whether a caller found no credits or no room since the last completion, and waits for the
+    /// next.
     starved: bool,
 }
 
 impl<H: Context> SendPolicy<H> {
-    pub(super) fn new(buffers: SendBuffers<H>, credits: SqCredits) -> Self {
+    pub(super) fn new(spares: Arc<Spares<H>>, credits: SqCredits) -> Self {
         Self {
-            buffers,
+            spares,
+            completed: send::Buffers::new(),
             signalling: Signalling::new(),
             credits,
-            transfers: SpareTransfers::new(),
             starved: false,
         }
-    }
-
-    /// Takes a free Send buffer. If there is none, the next completion that returns something wakes
-    /// the caller.
-    pub(super) fn take_buffer(&mut self) -> Option<send::Buffer<H>> {
-        let buffer = self.buffers.take();
-        self.starved |= buffer.is_none();
-        buffer
     }
 
     /// Notes whether a caller found room for its registrations. If not, the next completion that
     /// returns something wakes it.
     pub(super) fn found_room(&mut self, found: bool) {
         self.starved |= !found;
-    }
-
-    /// Takes a free Send buffer if more are free than one completion can cover.
-    pub(super) fn take_spare_buffer(&mut self) -> Option<send::Buffer<H>> {
-        // CAST: A small number.
-        self.buffers.take_spare(Signalling::INTERVAL as usize)
     }
 
     /// Returns the most requests of one transfer that are posted at the same time: half of all SQ
@@ -105,130 +88,38 @@ impl<H: Context> SendPolicy<H> {
 }
 
 impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
+    type Spares = Spares<H>;
+
+    fn spares(&self) -> &Arc<Spares<H>> {
+        &self.spares
+    }
+
     #[inline]
     fn asks_for_completion(&mut self, send: &NextSend) -> bool {
-        // CAST: A small number.
-        let last_buffer = self.buffers.needs_completion(Signalling::INTERVAL as usize);
+        let last_buffer = self.spares.needs_completion();
         self.signalling.asks_for_completion(send, last_buffer)
     }
 
     #[inline]
     fn put_back(&mut self, buffer: send::Buffer<H>) {
-        self.buffers.put_back(buffer);
+        self.spares.put_back(buffer);
     }
 
     #[inline]
-    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
-        self.transfers.keep(transfer)
+    fn completed(&mut self, buffer: send::Buffer<H>) {
+        self.completed.push(buffer);
+    }
+
+    #[inline]
+    fn keep(&mut self, transfers: &mut EmptyTransfers<H>) {
+        self.spares.keep(transfers);
     }
 
     #[inline]
     fn wakes_waiter(&mut self) -> bool {
-        core::mem::take(&mut self.starved)
-    }
-}
-
-/// The free Send buffers, and the number that may still be allocated.
-pub(super) struct SendBuffers<H: Context> {
-    free: send::Buffers<H>,
-    /// The largest number of buffers, the number of those not allocated, and the length of a
-    /// buffer.
-    limit: usize,
-    unallocated: usize,
-    len: usize,
-    /// Whether the last attempt to allocate a buffer failed.
-    out_of_memory: bool,
-}
-
-impl<H: Context> SendBuffers<H> {
-    /// Creates an empty pool for `limit` buffers of `len` bytes. The caller puts in `first` of
-    /// them; the others may be allocated.
-    pub(super) fn new(limit: usize, first: usize, len: usize) -> Self {
-        Self {
-            free: send::Buffers::new(),
-            limit,
-            unallocated: limit.saturating_sub(first),
-            len,
-            out_of_memory: false,
-        }
-    }
-
-    /// Returns the number of free buffers.
-    pub(super) fn free(&self) -> usize {
-        self.free.len()
-    }
-
-    /// Returns whether none is free and the next one must come from a completion, because no more
-    /// may be allocated, memory was short, or there are more than `enough` already.
-    pub(super) fn needs_completion(&self, enough: usize) -> bool {
-        let made = self.limit.saturating_sub(self.unallocated);
-        self.free.is_empty() && (self.unallocated == 0 || self.out_of_memory || made > enough)
-    }
-
-    /// Returns whether none is free, and memory for the next one was short.
-    pub(super) fn lacks_memory(&self) -> bool {
-        self.free.is_empty() && self.out_of_memory
-    }
-
-    pub(super) fn take(&mut self) -> Option<send::Buffer<H>> {
-        self.free.pop()
-    }
-
-    /// Takes a buffer if more than `left` are free.
-    pub(super) fn take_spare(&mut self, left: usize) -> Option<send::Buffer<H>> {
-        if self.free() <= left {
-            return None;
-        }
-        self.free.pop()
-    }
-
-    /// Begins to allocate a buffer if none is free and the limit allows another. Returns its
-    /// length.
-    pub(super) fn begin_allocation(&mut self) -> Option<usize> {
-        if !self.free.is_empty() {
-            return None;
-        }
-        self.unallocated = self.unallocated.checked_sub(1)?;
-        self.out_of_memory = false;
-        Some(self.len)
-    }
-
-    /// Begins to allocate a buffer if there are fewer than `count` and the limit allows another.
-    /// Returns its length.
-    pub(super) fn begin_growth(&mut self, count: usize) -> Option<usize> {
-        if self.limit.saturating_sub(self.unallocated) >= count {
-            return None;
-        }
-        self.unallocated = self.unallocated.checked_sub(1)?;
-        self.out_of_memory = false;
-        Some(self.len)
-    }
-
-    /// Notes that the buffer of [`Self::begin_allocation`] or [`Self::begin_growth`] could not be
-    /// allocated.
-    pub(super) fn allocation_failed(&mut self) {
-        self.unallocated = self.unallocated.saturating_add(1);
-        self.out_of_memory = true;
-    }
-
-    /// Takes all free buffers except `kept`. As many may be allocated again.
-    pub(super) fn shrink(&mut self, kept: usize) -> send::Buffers<H> {
-        let mut excess = send::Buffers::new();
-        while self.free() > kept {
-            let Some(buffer) = self.free.pop() else { break };
-            excess.push(buffer);
-        }
-        self.unallocated = self.unallocated.saturating_add(excess.len());
-        excess
-    }
-
-    /// Takes all free buffers.
-    pub(super) fn take_all(&mut self) -> send::Buffers<H> {
-        core::mem::take(&mut self.free)
-    }
-
-    pub(super) fn put_back(&mut self, buffer: send::Buffer<H>) {
-        self.free.push(buffer);
+        let for_buffers = self.spares.complete(&mut self.completed);
+        let for_credits = core::mem::take(&mut self.starved);
+        for_buffers || for_credits
     }
 }
 
@@ -243,7 +134,7 @@ pub(super) struct Signalling {
 
 impl Signalling {
     /// The most Sends that one completion covers.
-    const INTERVAL: u32 = 16;
+    pub(super) const INTERVAL: u32 = 16;
 
     /// The age of memory that is part of a Send at which the next Send asks for a completion. Until
     /// then the memory can be neither migrated nor offlined.
@@ -285,46 +176,5 @@ impl Signalling {
             self.gathered_since.get_or_insert(send.now);
         }
         asks
-    }
-}
-
-/// The empty transfers of a connection.
-pub(super) struct SpareTransfers<H: Context> {
-    kept: EmptyTransfers<H>,
-    /// The number of bytes that may be added.
-    budget: usize,
-}
-
-impl<H: Context> SpareTransfers<H> {
-    /// The largest number of bytes: a few long transfers, or many short ones.
-    const BYTES: usize = 96 << 10;
-
-    pub(super) fn new() -> Self {
-        Self {
-            kept: EmptyTransfers::new(),
-            budget: Self::BYTES,
-        }
-    }
-
-    pub(super) fn take(&mut self) -> Option<EmptyTransfer<H>> {
-        let transfer = self.kept.pop()?;
-        self.budget = self.budget.saturating_add(transfer.footprint());
-        Some(transfer)
-    }
-
-    /// Takes all transfers.
-    pub(super) fn take_all(&mut self) -> EmptyTransfers<H> {
-        self.budget = Self::BYTES;
-        core::mem::take(&mut self.kept)
-    }
-
-    /// Keeps `transfer`, or returns it if the pool is full.
-    pub(super) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
-        let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
-            return Some(transfer);
-        };
-        self.budget = budget;
-        self.kept.push(transfer);
-        None
     }
 }

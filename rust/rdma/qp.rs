@@ -28,7 +28,10 @@ use crate::{
     in_flight::InFlight,
     lock_names,
     read_mr_pool::ReadMrPool,
-    sq::SqState, //
+    sq::{
+        SendPolicy,
+        SqState, //
+    }, //
 };
 use core::mem::offset_of;
 use kernel::{
@@ -144,6 +147,8 @@ pub struct QueuePair<H: Handler> {
     receives: SpinLock<receive::RqState>,
     #[pin]
     sends: SpinLock<SqState<H, H::SendPolicy>>,
+    /// [`SendPolicy::spares`].
+    spares: Arc<<H::SendPolicy as SendPolicy<H>>::Spares>,
     /// Regions that are registered here and were dropped by their owner.
     deferred_dereg: Arc<mr::DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
@@ -179,6 +184,7 @@ impl<H: Handler> QueuePair<H> {
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = cq::CompletionQueue::new(id.clone(), entries)?;
+        let spares = policy.spares().clone();
         let sends = SqState::new(parameters, policy)?;
         let receives = receive::RqState::new(room);
         let deferred_dereg = mr::DeferredDereg::new()?;
@@ -235,6 +241,7 @@ impl<H: Handler> QueuePair<H> {
             read_mrs,
             receives <- SpinLock::new(receives, lock_names::RECEIVES, static_lock_class!()),
             sends <- SpinLock::new(sends, lock_names::SENDS, static_lock_class!()),
+            spares,
             deferred_dereg,
             _cq: cq,
             pd,

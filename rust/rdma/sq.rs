@@ -22,7 +22,7 @@ use crate::{
     },
     transfer::{
         self,
-        EmptyTransfer, //
+        EmptyTransfers, //
     }, //
 };
 
@@ -31,14 +31,25 @@ use crate::{
 /// Its methods are called with the queue's lock held. They must neither sleep nor drop values whose
 /// drop sleeps.
 pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
+    /// What the layer above uses without the queue's lock ([`QueuePair::spares`]).
+    ///
+    /// [`QueuePair::spares`]: crate::QueuePair::spares
+    type Spares: Send + Sync + 'static;
+
+    /// Returns what is used without the queue's lock. Called once, before that exists.
+    fn spares(&self) -> &Arc<Self::Spares>;
+
     /// Returns whether the Send that is posted next asks for a completion.
     fn asks_for_completion(&mut self, send: &NextSend) -> bool;
 
-    /// Takes `buffer`, which is free: its Send completed, or was not posted.
+    /// Takes `buffer`, whose Send was not posted.
     fn put_back(&mut self, buffer: Buffer<H>);
 
-    /// Keeps `transfer` for the next one, or returns it to be freed.
-    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>>;
+    /// Takes `buffer`, whose Send completed. [`Self::wakes_waiter`] follows.
+    fn completed(&mut self, buffer: Buffer<H>);
+
+    /// Keeps those of `transfers` that it wants for later. The others are freed.
+    fn keep(&mut self, transfers: &mut EmptyTransfers<H>);
 
     /// Returns whether to call [`Handler::send_space_freed`] after a completion returned buffers or
     /// credits.
@@ -328,12 +339,11 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
         self.drained
     }
 
-    /// Keeps `transfer` for the next one, or returns it to be freed after the lock is released.
-    pub(crate) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
+    /// Keeps those of `transfers` that are wanted for later. The others are to be freed after the
+    /// lock is released.
+    pub(crate) fn keep(&mut self, transfers: &mut EmptyTransfers<H>) {
         if self.open {
-            self.policy.keep(transfer)
-        } else {
-            Some(transfer)
+            self.policy.keep(transfers);
         }
     }
 
@@ -354,7 +364,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
                 attached.release_credits();
                 completed.push(attached);
             }
-            self.policy.put_back(Buffer(posted.buffer));
+            self.policy.completed(Buffer(posted.buffer));
         }
     }
 }

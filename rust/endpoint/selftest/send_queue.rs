@@ -4,7 +4,7 @@
 
 use super::{
     super::{
-        send_policy::SendBuffers,
+        spares::SendBuffers,
         ResponderExt,
         SendBufferExt, //
     },
@@ -37,6 +37,7 @@ use rdma::{
     },
     transfer::{
         EmptyTransfer,
+        EmptyTransfers,
         Gathered, //
     },
     SendPolicy as _,
@@ -121,7 +122,11 @@ impl Side {
     }
 
     fn has_buffer(&self) -> bool {
-        self.queue.send_queue().policy().buffers.free() != 0
+        self.free_buffers() != 0
+    }
+
+    fn free_buffers(&self) -> usize {
+        self.queue.spares().with_buffers(|buffers| buffers.free())
     }
 
     fn reserve(&self, credits: usize) -> Option<SqPermit> {
@@ -129,13 +134,15 @@ impl Side {
     }
 
     fn take_spare(&self) -> Option<EmptyTransfer<End>> {
-        self.queue.send_queue().policy().transfers.take()
+        self.queue.spares().take_transfer()
     }
 
     /// Returns whether `transfer` is kept.
     fn keeps(&self, transfer: EmptyTransfer<End>) -> bool {
-        let excess = self.queue.send_queue().policy().keep(transfer);
-        excess.is_none()
+        let mut transfers = EmptyTransfers::new();
+        transfers.push(transfer);
+        self.queue.send_queue().policy().keep(&mut transfers);
+        transfers.pop().is_none()
     }
 
     /// Waits for `times` wakeups. Returns whether no other one follows in a while.
@@ -212,10 +219,11 @@ pub(super) fn barrier_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
     near.send(None, Doorbell::Ring)?;
     connection.arrived(1)?;
     let may_be_made = !near.queue.lacks_send_buffers();
-    let mut sends = near.queue.send_queue();
-    let begun = sends.policy().buffers.begin_allocation().is_some();
-    sends.policy().buffers.allocation_failed();
-    drop(sends);
+    let begun = near.queue.spares().with_buffers(|buffers| {
+        let begun = buffers.begin_allocation().is_some();
+        buffers.allocation_failed();
+        begun
+    });
     let lacks = near.queue.lacks_send_buffers();
     fsleep(A_WHILE);
     let stays = !near.has_buffer();
@@ -235,7 +243,7 @@ pub(super) fn completions_are_asked_for_if_there_are_enough_buffers() -> Result<
 
 pub(super) fn buffers_are_given_up() -> Result<bool> {
     let near = Side::alone(&parameters(3, 3))?;
-    let free = || near.queue.send_queue().policy().buffers.free();
+    let free = || near.free_buffers();
     let used = near.queue.take_send_buffer().ok_or(ENOMEM)?;
     near.queue.free_spares(1);
     let one_left = free() == 1;

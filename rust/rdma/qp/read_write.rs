@@ -60,6 +60,7 @@ use crate::{
     transfer::{
         Attached,
         EmptyTransfer,
+        EmptyTransfers,
         PreparedTransfer,
         Transfer,
         TransferData, //
@@ -445,9 +446,11 @@ impl<H: ReadHandler> RwContext<H> {
             // Regions whose keys may still be valid are kept until the queue pair is drained.
             _ => drop(regions),
         }
-        let empty = EmptyTransfer::of(transfer);
-        let excess = queue.sends.lock().keep(empty);
-        drop(excess);
+        let mut empty = EmptyTransfers::new();
+        empty.push(EmptyTransfer::of(transfer));
+        queue.sends.lock().keep(&mut empty);
+        // Dropped without the lock if it was not kept.
+        drop(empty);
         continuation
     }
 }

@@ -65,6 +65,11 @@ impl<H: Handler> SendQueue<'_, H> {
 }
 
 impl<H: Handler> QueuePair<H> {
+    /// Returns what the layer above uses without the lock of the Send queue.
+    pub fn spares(&self) -> &<H::SendPolicy as SendPolicy<H>>::Spares {
+        &self.spares
+    }
+
     /// Locks the Send queue. The caller must neither sleep nor call other methods that post while
     /// it is locked.
     pub fn send_queue(&self) -> SendQueue<'_, H> {
@@ -294,15 +299,9 @@ pub(super) fn recycle_transfers<H: Handler>(
     while let Some(transfer) = completed.pop() {
         empty.push(EmptyTransfer::of(transfer));
     }
-    let mut excess = EmptyTransfers::new();
-    let mut sends = queue.sends.lock();
-    while let Some(transfer) = empty.pop() {
-        if let Some(transfer) = sends.keep(transfer) {
-            excess.push(transfer);
-        }
-    }
-    drop(sends);
-    drop(excess);
+    // The lock is dropped before those that are left.
+    queue.sends.lock().keep(&mut empty);
+    drop(empty);
 }
 
 impl<H: Handler> QueuePair<H> {

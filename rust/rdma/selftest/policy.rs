@@ -8,7 +8,7 @@ use crate::{
         Buffer,
         Buffers, //
     },
-    transfer::EmptyTransfer,
+    transfer::EmptyTransfers,
     NextSend,
     SendPolicy,
     SqCredits,
@@ -19,6 +19,7 @@ use crate::{
 const INTERVAL: u32 = 16;
 
 pub(super) struct TestPolicy<H: Context> {
+    spares: Arc<()>,
     free: Buffers<H>,
     unsignalled: u32,
     /// The SQ credits, and the number of those for one batch.
@@ -38,6 +39,7 @@ impl<H: Context> TestPolicy<H> {
             free.push(Buffer::new(pd, 4_096, GFP_KERNEL)?);
         }
         Ok(Self {
+            spares: Arc::new((), GFP_KERNEL)?,
             free,
             unsignalled: 0,
             credits: SqCredits::new(credits)?,
@@ -56,6 +58,12 @@ impl<H: Context> TestPolicy<H> {
 }
 
 impl<H: Context> SendPolicy<H> for TestPolicy<H> {
+    type Spares = ();
+
+    fn spares(&self) -> &Arc<()> {
+        &self.spares
+    }
+
     fn asks_for_completion(&mut self, send: &NextSend) -> bool {
         self.unsignalled += 1;
         let asks = self.unsignalled >= INTERVAL || send.has_writes || self.free.is_empty();
@@ -69,9 +77,11 @@ impl<H: Context> SendPolicy<H> for TestPolicy<H> {
         self.free.push(buffer);
     }
 
-    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
-        Some(transfer)
+    fn completed(&mut self, buffer: Buffer<H>) {
+        self.free.push(buffer);
     }
+
+    fn keep(&mut self, _transfers: &mut EmptyTransfers<H>) {}
 
     fn wakes_waiter(&mut self) -> bool {
         false

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a queue pair has for the next Send or transfer: free Send buffers, and empty transfers.
+//!
+//! They have a lock of their own. The lock of the Send queue is held while the device is notified,
+//! and RPCs that are about to be sent must not wait for that.
+//!
+//! # Send buffers
+//!
+//! A connection has some buffers from the start, allocates more only when all are posted, up to its
+//! limit, and may free those that it does not need for now.
+//!
+//! # The last buffer
+//!
+//! A Send that is posted while no buffer is free asks for a completion, so that one comes back.
+//! Whether that is so is read under the lock of the Send queue, but without that of the spares.
+//! Whoever takes the last buffer notes that before the buffer can be posted. So the Send of that
+//! buffer finds it noted, unless a buffer was put back since, which is free then. Sends that are
+//! posted before may find it noted or not: it is the same as if they had been posted before the
+//! buffer was taken.
+
+use super::send_policy::Signalling;
+use kernel::{
+    prelude::*,
+    static_lock_class,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
+};
+use rdma::{
+    send,
+    transfer::{
+        EmptyTransfer,
+        EmptyTransfers, //
+    },
+    Context, //
+};
+
+/// The free Send buffers and empty transfers of a queue pair.
+#[pin_data]
+pub struct Spares<H: Context> {
+    #[pin]
+    state: SpinLock<SpareState<H>>,
+    /// [`SendBuffers::needs_completion`], as of the last change.
+    needs_completion: Atomic<bool>,
+}
+
+struct SpareState<H: Context> {
+    buffers: SendBuffers<H>,
+    transfers: SpareTransfers<H>,
+    /// Whether a caller got no buffer since the last completion, and waits for the next.
+    starved: bool,
+}
+
+/// The name of the lock. lockdep compares addresses of names, and a literal in a generic function
+/// exists once in each crate that calls it.
+static LOCK_NAME: &CStr = c"rpcrdma::spares";
+
+impl<H: Context> Spares<H> {
+    /// Creates the spares of a queue pair with these `buffers`, and no transfer. Sleeps.
+    pub(super) fn new(buffers: SendBuffers<H>) -> Result<Arc<Self>> {
+        let needs_completion = buffers.needs_completion(Self::ENOUGH);
+        let state = SpareState {
+            buffers,
+            transfers: SpareTransfers::new(),
+            starved: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                state <- SpinLock::new(state, LOCK_NAME, static_lock_class!()),
+                needs_completion: Atomic::new(needs_completion),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The most buffers that one completion returns.
+    // CAST: A small number.
+    const ENOUGH: usize = Signalling::INTERVAL as usize;
+
+    /// Calls `f` with the Send buffers, and notes how many are left.
+    pub(super) fn with_buffers<R>(&self, f: impl FnOnce(&mut SendBuffers<H>) -> R) -> R {
+        self.with(|state| f(&mut state.buffers))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut SpareState<H>) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = f(&mut state);
+        let needs_completion = state.buffers.needs_completion(Self::ENOUGH);
+        // Most often it stays as it is, and no other processor has to fetch it again.
+        if self.needs_completion.load(Relaxed) != needs_completion {
+            self.needs_completion.store(needs_completion, Relaxed);
+        }
+        result
+    }
+
+    /// Returns whether the Send that is posted next must ask for a completion, because no buffer is
+    /// free, and the next one must come from a completion.
+    #[inline]
+    pub(super) fn needs_completion(&self) -> bool {
+        self.needs_completion.load(Relaxed)
+    }
+
+    /// Takes a free Send buffer. If there is none, the next completion that returns something wakes
+    /// the caller.
+    pub(super) fn take_buffer(&self) -> Option<send::Buffer<H>> {
+        self.with(|state| {
+            let buffer = state.buffers.take();
+            state.starved |= buffer.is_none();
+            buffer
+        })
+    }
+
+    /// Takes a free Send buffer, or begins to allocate one, and returns its length. If neither is
+    /// possible, the next completion that returns something wakes the caller.
+    pub(super) fn take_or_allocate(&self) -> Result<send::Buffer<H>, Option<usize>> {
+        self.with(|state| {
+            if let Some(buffer) = state.buffers.take() {
+                return Ok(buffer);
+            }
+            let len = state.buffers.begin_allocation();
+            state.starved |= len.is_none();
+            Err(len)
+        })
+    }
+
+    /// Takes a free Send buffer if more are free than one completion can cover.
+    pub(super) fn take_spare_buffer(&self) -> Option<send::Buffer<H>> {
+        self.with_buffers(|buffers| buffers.take_spare(Self::ENOUGH))
+    }
+
+    /// Puts a buffer back that was not posted.
+    pub(super) fn put_back(&self, buffer: send::Buffer<H>) {
+        self.with_buffers(|buffers| buffers.put_back(buffer));
+    }
+
+    /// Puts the buffers of completed Sends back. Returns whether a caller waits for one. It waits
+    /// since it found none under the lock, so it is not missed.
+    pub(super) fn complete(&self, completed: &mut send::Buffers<H>) -> bool {
+        self.with(|state| {
+            while let Some(buffer) = completed.pop() {
+                state.buffers.put_back(buffer);
+            }
+            core::mem::take(&mut state.starved)
+        })
+    }
+
+    /// Takes an empty transfer, if there is one.
+    pub(super) fn take_transfer(&self) -> Option<EmptyTransfer<H>> {
+        self.state.lock().transfers.take()
+    }
+
+    /// Takes all empty transfers.
+    pub(super) fn take_transfers(&self) -> EmptyTransfers<H> {
+        self.state.lock().transfers.take_all()
+    }
+
+    /// Keeps those of `transfers` that there is room for.
+    pub(super) fn keep(&self, transfers: &mut EmptyTransfers<H>) {
+        let mut excess = EmptyTransfers::new();
+        let mut state = self.state.lock();
+        while let Some(transfer) = transfers.pop() {
+            if let Some(transfer) = state.transfers.keep(transfer) {
+                excess.push(transfer);
+            }
+        }
+        drop(state);
+        *transfers = excess;
+    }
+}
+
+/// The free Send buffers, and the number that may still be allocated.
+pub(super) struct SendBuffers<H: Context> {
+    free: send::Buffers<H>,
+    /// The largest number of buffers, the number of those not allocated, and the length of a
+    /// buffer.
+    limit: usize,
+    unallocated: usize,
+    len: usize,
+    /// Whether the last attempt to allocate a buffer failed.
+    out_of_memory: bool,
+}
+
+impl<H: Context> SendBuffers<H> {
+    /// Creates an empty pool for `limit` buffers of `len` bytes. The caller puts in `first` of
+    /// them; the others may be allocated.
+    pub(super) fn new(limit: usize, first: usize, len: usize) -> Self {
+        Self {
+            free: send::Buffers::new(),
+            limit,
+            unallocated: limit.saturating_sub(first),
+            len,
+            out_of_memory: false,
+        }
+    }
+
+    /// Returns the number of free buffers.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Returns whether none is free and the next one must come from a completion, because no more
+    /// may be allocated, memory was short, or there are more than `enough` already.
+    pub(super) fn needs_completion(&self, enough: usize) -> bool {
+        let made = self.limit.saturating_sub(self.unallocated);
+        self.free.is_empty() && (self.unallocated == 0 || self.out_of_memory || made > enough)
+    }
+
+    /// Returns whether none is free, and memory for the next one was short.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.free.is_empty() && self.out_of_memory
+    }
+
+    pub(super) fn take(&mut self) -> Option<send::Buffer<H>> {
+        self.free.pop()
+    }
+
+    /// Takes a buffer if more than `left` are free.
+    pub(super) fn take_spare(&mut self, left: usize) -> Option<send::Buffer<H>> {
+        if self.free() <= left {
+            return None;
+        }
+        self.free.pop()
+    }
+
+    /// Begins to allocate a buffer if none is free and the limit allows another. Returns its
+    /// length.
+    pub(super) fn begin_allocation(&mut self) -> Option<usize> {
+        if !self.free.is_empty() {
+            return None;
+        }
+        self.unallocated = self.unallocated.checked_sub(1)?;
+        self.out_of_memory = false;
+        Some(self.len)
+    }
+
+    /// Begins to allocate a buffer if there are fewer than `count` and the limit allows another.
+    /// Returns its length.
+    pub(super) fn begin_growth(&mut self, count: usize) -> Option<usize> {
+        if self.limit.saturating_sub(self.unallocated) >= count {
+            return None;
+        }
+        self.unallocated = self.unallocated.checked_sub(1)?;
+        self.out_of_memory = false;
+        Some(self.len)
+    }
+
+    /// Notes that the buffer of [`Self::begin_allocation`] or [`Self::begin_growth`] could not be
+    /// allocated.
+    pub(super) fn allocation_failed(&mut self) {
+        self.unallocated = self.unallocated.saturating_add(1);
+        self.out_of_memory = true;
+    }
+
+    /// Takes all free buffers except `kept`. As many may be allocated again.
+    pub(super) fn shrink(&mut self, kept: usize) -> send::Buffers<H> {
+        let mut excess = send::Buffers::new();
+        while self.free() > kept {
+            let Some(buffer) = self.free.pop() else { break };
+            excess.push(buffer);
+        }
+        self.unallocated = self.unallocated.saturating_add(excess.len());
+        excess
+    }
+
+    /// Takes all free buffers.
+    pub(super) fn take_all(&mut self) -> send::Buffers<H> {
+        core::mem::take(&mut self.free)
+    }
+
+    pub(super) fn put_back(&mut self, buffer: send::Buffer<H>) {
+        self.free.push(buffer);
+    }
+}
+
+/// The empty transfers of a connection.
+pub(super) struct SpareTransfers<H: Context> {
+    kept: EmptyTransfers<H>,
+    /// The number of bytes that may be added.
+    budget: usize,
+}
+
+impl<H: Context> SpareTransfers<H> {
+    /// The largest number of bytes: a few long transfers, or many short ones.
+    const BYTES: usize = 96 << 10;
+
+    pub(super) fn new() -> Self {
+        Self {
+            kept: EmptyTransfers::new(),
+            budget: Self::BYTES,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Option<EmptyTransfer<H>> {
+        let transfer = self.kept.pop()?;
+        self.budget = self.budget.saturating_add(transfer.footprint());
+        Some(transfer)
+    }
+
+    /// Takes all transfers.
+    pub(super) fn take_all(&mut self) -> EmptyTransfers<H> {
+        self.budget = Self::BYTES;
+        core::mem::take(&mut self.kept)
+    }
+
+    /// Keeps `transfer`, or returns it if the pool is full.
+    pub(super) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
+        let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
+            return Some(transfer);
+        };
+        self.budget = budget;
+        self.kept.push(transfer);
+        None
+    }
+}
