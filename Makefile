@@ -37,7 +37,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 strict = $(if $(filter strict,$(RDMA) $(PEER_RDMA)), && nice scripts/enter selftests/strict/strict.sh $(if $(KERNEL),$(KERNEL)-)strict)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts interop bench bench-time hostile deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts locks interop bench bench-time hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## both modules for the kernel in KDIR= (default: the running one); the default
@@ -123,6 +123,11 @@ counts: ## work requests, doorbells and completions per RPC, of this project's c
 		$(vm) pair --client $$side --server c $(vm_options) -- selftests/measure/counts.py || exit; done
 	@for side in rust c; do echo "server: $$side"; \
 		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/measure/counts.py --server' || exit; done
+
+locks: ## locks per RPC that this project's module and the in-tree one take, on client and server, with the debug kernel under User-Mode Linux
+	@KERNEL=uml-debug scripts/build.sh module
+	@for side in rust c; do echo "client and server: $$side"; \
+		KERNEL=uml-debug $(vm) pair --client $$side --server $$side --limit $(LIMIT) -- selftests/measure/locks.py || exit; done
 
 interop: ## this project's module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
 	@$(call built,rust)
