@@ -199,7 +199,11 @@ impl ClientConn {
         // Calls of several regions each may wait for these, and not use their credits, so that the
         // server grants no more of them.
         let (wanted, used) = if self.regions.is_short() {
-            (credits.window.requested(), Some(u32::MAX))
+            let requested = credits.window.requested();
+            if !credits.backing.is_short(requested) {
+                self.regions.set_complete();
+            }
+            (requested, Some(u32::MAX))
         } else {
             (granted, None)
         };
@@ -276,7 +280,7 @@ impl ClientConn {
             return;
         }
         if let Cause::WorkRequestFlushed(_) = cause {
-            // The request that failed may complete later, on the other completion queue.
+            // The request that failed may complete later.
             self.flushed.populate(cause);
         } else {
             self.log_lost(cause);

@@ -103,6 +103,11 @@ impl RegionPool {
         taken
     }
 
+    /// Notes that no more regions will be allocated, so that [`Self::is_short`] asks for none.
+    pub(crate) fn set_complete(&self) {
+        self.short.store(false, Ordering::Relaxed);
+    }
+
     /// Returns whether a Call found too few regions since some were last allocated, so that fewer
     /// Calls are in flight than have credits.
     pub(crate) fn is_short(&self) -> bool {

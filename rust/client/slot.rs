@@ -16,9 +16,10 @@
 //! A slot has a reference to the connection in use, which one Call passes to the next: the slot
 //! gives it to the prepared Call, and gets it back when that is sent. So an RPC writes no cache
 //! line that RPCs in other slots write as well, as it would to take a reference. Who puts one into
-//! a slot does so under the slot's lock while the connection is open, and [`Slot::reset`] takes it
-//! out under that lock when the connection is not open any more. So none outlives the close but in
-//! a task that prepares a Call, which then drops it.
+//! a slot does so under the slot's lock while the connection is open, or owns `XPRT_LOCKED`,
+//! without which it is not closed. [`Slot::reset`] takes it out under that lock when the connection
+//! is not open any more. So none outlives the close but in a task that prepares a Call, which then
+//! drops it.
 
 use super::{
     reply::MatchedReply,
@@ -61,10 +62,17 @@ pub(crate) struct SlotInner {
     /// outstanding, no region is registered, and no invalidation is pending. Changed under the lock
     /// of `state`.
     ///
-    /// [`Slot::release`] reads it without the lock. It must not miss what was there before: what
-    /// the RPC's own task stored is before that in its program order; what a sender stored, and a
-    /// handler that gave regions back, is before that because both had the request pinned, and the
-    /// task has taken sunrpc's `queue_lock` since then.
+    /// [`Slot::release`] reads it without the lock, and must not read a `false` that is older than
+    /// what others stored:
+    ///
+    /// * What the RPC's own task stored is before that in its program order.
+    /// * A task that sends the Call stores `true` before sunrpc takes `transport_lock` for its
+    ///   statistics and then clears `RPC_TASK_NEED_XMIT` (`xprt_request_transmit`). The RPC's own
+    ///   task takes that lock in `xprt_release` before it gives the buffers back, which calls
+    ///   [`Slot::release`]. If it found that bit set, or `RPC_TASK_NEED_RECV`, or the request
+    ///   pinned, it has taken `queue_lock` and waited for the pin.
+    /// * A handler that could not invalidate the regions of a Call stores `true` while it has the
+    ///   request pinned, and does not complete the Call, so `RPC_TASK_NEED_RECV` is set.
     unreleased: Atomic<bool>,
     #[pin]
     state: SpinLock<SlotState>,
