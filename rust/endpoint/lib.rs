@@ -14,7 +14,7 @@
 //! (sunrpc) transport_lock > (rdma) sends         to ring the doorbell for deferred Sends
 //! (sunrpc) transport_lock > (client) credits     to open the congestion window
 //! (client) growth         > (client) credits, region pool; receive ring;
-//!                           (rdma) sends, receives
+//!                           (rdma) receives; spares
 //! (rdma) ended            > the CM's locks; (client) slot state;
 //!                           (rdma) receives, sends, deferred_dereg
 //! id of the listener      > all locks of the connection manager and of sunrpc
@@ -22,9 +22,9 @@
 //! connection state        innermost: held for a step of the state machine, or a read of it
 //! ```
 //!
-//! Otherwise the client's credits, reusable resources and region pool, the server's responder, lent
-//! messages, work queue, free calls, page pool and denied calls, and the pool of regions in rdma
-//! are each taken alone.
+//! Otherwise the client's credits, reusable resources and region pool, the server's lent messages,
+//! work queue, free calls, page pool and denied calls, and the pool of regions in rdma are each
+//! taken alone.
 //!
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]). That is held while the device is notified, so free Send buffers and empty

@@ -172,10 +172,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
         };
         send::Buffer::new(self.pd(), len, GFP_KERNEL)
             .ok()
-            .or_else(|| {
-                spares.with_buffers(SendBuffers::allocation_failed);
-                spares.take_buffer()
-            })
+            .or_else(|| spares.take_after_failure())
     }
 
     fn lacks_send_buffers(&self) -> bool {

@@ -129,6 +129,17 @@ impl<H: Context> Spares<H> {
         })
     }
 
+    /// Notes that the buffer of [`Self::take_or_allocate`] could not be allocated. Otherwise like
+    /// [`Self::take_buffer`].
+    pub(super) fn take_after_failure(&self) -> Option<send::Buffer<H>> {
+        self.with(|state| {
+            state.buffers.allocation_failed();
+            let buffer = state.buffers.take();
+            state.starved |= buffer.is_none();
+            buffer
+        })
+    }
+
     /// Takes a free Send buffer if more are free than one completion can cover.
     pub(super) fn take_spare_buffer(&self) -> Option<send::Buffer<H>> {
         self.with_buffers(|buffers| buffers.take_spare(Self::ENOUGH))
