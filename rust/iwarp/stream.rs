@@ -14,7 +14,8 @@
 //!   v                            until it has received
 //! TcpConn::receive, Frames::next an FPDU of which all has arrived
 //!   v
-//! tcp::established, fpdu         a wrong CRC is a fault, and nothing is placed
+//! tcp::established, fpdu         a wrong CRC is a fault, and nothing is placed; unless neither end
+//!   |                            wants one
 //!   v
 //! Receiver::segment              first takes the posted Receives from the queue of `provider`
 //!   v
@@ -44,7 +45,7 @@
 //! TxHalf::peek                   |  the header, and where the payload is; requests and responses.
 //!   |                            |  An atomic operation of the peer is carried out at its turn
 //!   v                            |
-//! Outbox::fpdu                   |  copies the payload, then computes the CRC
+//! Outbox::fpdu                   |  copies the payload, then computes the CRC, if there is one
 //!   v                            |
 //! TxHalf::commit ----------------+
 //!   v

@@ -45,6 +45,7 @@ const __LOG_PREFIX: &[u8] = b"iwarp\0";
 mod callbacks;
 mod connection;
 mod listener;
+pub mod parameters;
 mod prelude;
 mod queue;
 mod receive;

@@ -33,15 +33,15 @@ FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in milli
 class Stream:
     """A connection to the listener, as a peer that knows the protocol would have it."""
 
-    def __init__(self, address, private=b"", revision=1, markers=0):
+    def __init__(self, address, private=b"", revision=1, markers=0, crc=1):
         self.socket = socket.create_connection(address, timeout=TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.private, self.revision, self.markers = private, revision, markers
+        self.private, self.revision, self.markers, self.crc = private, revision, markers, crc
         self.received = b""
         self.sent = {queue: 0 for queue in (0, 1, 2, 3)}
 
     def request(self, **changes):
-        fields = {"frame": "request", "revision": self.revision, "markers": self.markers, "crc": 1, "reject": 0, "enhanced": 0,
+        fields = {"frame": "request", "revision": self.revision, "markers": self.markers, "crc": self.crc, "reject": 0, "enhanced": 0,
                   "private": self.private}
         return mpa.encode_startup({**fields, **changes})
 
@@ -246,6 +246,17 @@ def _(address):
     stream = Stream(address).start()
     octets = bytearray(mpa.encode_fpdu(segment.encode({"opcode": segment.SEND, "last": 1, "msn": 1, "mo": 0, "payload": b"abcd"}), 0, 0, 1))
     octets[20] ^= 1
+    stream.put(octets)
+    return stream.outcome()
+
+
+# Shows M-3.
+@case("a peer that wants no CRC gets one all the same, and its own are checked", "terminate 2/0/02")
+def _(address):
+    stream = Stream(address, crc=0).start()
+    if not stream.call():
+        return "no answer with a CRC"
+    octets = bytearray(mpa.encode_fpdu(segment.encode({"opcode": segment.SEND, "last": 1, "msn": 2, "mo": 0, "payload": b"abcd"}), 0, 0, 0))
     stream.put(octets)
     return stream.outcome()
 

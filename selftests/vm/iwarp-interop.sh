@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Two implementations of iWARP over TCP talk to each other: ours, RDMA=iwarp-tcp, and the kernel's siw, PEER_RDMA=siw; or the other
-# way round. With siw on both sides it shows what the test itself is good for. A third one, tshark, reads what they say.
+# way round. With siw on both sides it shows what the test itself is good for. A third one, tshark, reads what they say. In the end
+# the same without a CRC, for which siw does not ask.
 
 . ./lib.sh
 . ./wire.sh
@@ -22,9 +23,15 @@ server_ends() { restart_server && goes_and_returns 4096; }
 captured=(0 1 3 1000 4095 4097 100001)
 others=(65536 1048576 5000003)
 
+# ours PARAMETER VALUE: sets a parameter of our module, for connections that begin from then on.
+ours() {
+	[ "$RDMA" = siw ] || echo "$2" >"/sys/module/iwarp/parameters/$1" || return
+	[ "$PEER_RDMA" = siw ] || on_server "echo $2 > /sys/module/iwarp/parameters/$1"
+}
+
 start_capture
 mount_nfs 4.2 || exit
-plan $((${#captured[@]} + ${#others[@]} + 12))
+plan $((${#captured[@]} + ${#others[@]} + 21))
 for size in "${captured[@]}"; do check "a file of $size bytes goes there and back" goes_and_returns "$size"; done
 check "the client ends the connection and makes another" client_ends
 stop_capture
@@ -60,4 +67,26 @@ count_packets checks
 check "each connection begins with a Request and a Reply" starts
 checks
 check "each Read Request is answered" answered
+
+check "our module wants no CRC" ours crc N
+umount "$mnt"
+counted=()
+start_capture
+check "a mount without a CRC" mount_nfs 4.2
+check "a file of 100001 bytes goes there and back without a CRC" goes_and_returns 100001
+stop_capture
+check "verified I/O of all sizes without a CRC" at_once
+check "the server ends the connection, and the client makes another without a CRC" server_ends
+
+# shellcheck disable=SC2153 # the VM sets them
+case $RDMA in siw) us=$SERVER_ADDR ;; *) us=$CLIENT_ADDR ;; esac
+parameters() {
+	# Shows M-3, M-14.
+	check "nobody wants a CRC" never "iwarp_mpa.crc_flag == 1"
+	check "there are FPDUs with zeros for a CRC" seen "ip.src == $us && iwarp_mpa.crc == 0"
+	check "no FPDU of ours has a CRC" never "ip.src == $us && iwarp_mpa.crc != 0"
+}
+count_packets parameters
+parameters
+check "our module is as it was" ours crc Y
 finish

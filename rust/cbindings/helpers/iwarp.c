@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What only iwarp.ko calls, sorted; and a parameter of the module, which is
- * text: the kernel crate has numbers only.
+ * What only iwarp.ko calls, sorted; and the parameters of the module.
  */
 #include "bindings.h"
 #include <linux/moduleparam.h>
@@ -19,6 +18,12 @@ MODULE_PARM_DESC(sctp_addresses,
 static bool user = true;
 module_param(user, bool, 0444);
 MODULE_PARM_DESC(user, "Whether programs may use the devices (default: yes)");
+
+/* A connection has what this is when it begins. */
+static bool crc = true;
+module_param(crc, bool, 0644);
+MODULE_PARM_DESC(crc,
+		 "Whether connections over TCP have a CRC even if the peer wants none (default: yes)");
 
 struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
 {
@@ -39,6 +44,11 @@ void rust_rdma_helper_copy_ifname(struct ib_device *device,
 				  const struct net_device *dev)
 {
 	strscpy(device->iw_ifname, dev->name);
+}
+
+bool rust_rdma_helper_crc(void)
+{
+	return READ_ONCE(crc);
 }
 
 void rust_rdma_helper_dev_hold(struct net_device *dev)

@@ -86,6 +86,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "neither an FPDU with a wrong CRC is placed nor one behind it, and the peer is told",
         wrong_crc_places_nothing,
     ),
+    // Shows M-14.
+    (
+        "without a CRC an FPDU is placed whatever its last field has, and what is sent has zeros there",
+        crc_is_not_looked_at,
+    ),
     (
         "a consumer learns by an event that its stream failed, and which kind of error that is",
         failures_are_events,
@@ -481,6 +486,37 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     let terminated = code == Some(Code::new(2, 0, 2));
     let counted = bench.shared.counters.get(Count::BadCrc) == 1;
     Ok(placed && over && terminated && counted && target.octets() == Ok(expected))
+}
+
+fn crc_is_not_looked_at() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let target = Target::new(&bench.shared.regions)?;
+    let mut expected = [0; TARGET_LEN];
+    expected[..4].copy_from_slice(b"good");
+    let mut write = write_of(target.stag(), 0, b"good")?;
+    write[23] ^= 1;
+    bench.peer_sends(&write)?;
+    let placed = bench.run_for(TIMEOUT_MS, |_| target.octets() == Ok(expected))?;
+    // The answer to a segment of another version, which is a Terminate.
+    bench.peer_sends(&[0, 4, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0])?;
+    let mut field = None;
+    for _ in 0..TIMEOUT_MS {
+        bench.round();
+        field = bench.peer.receive(|frames| -> Result<Option<[u8; 4]>> {
+            let Some(frame) = next_fpdu(frames)? else {
+                return Ok(None);
+            };
+            let mut field = [0xff; 4];
+            frame.copy_to_slice(frame.len() - 4, &mut field)?;
+            Ok(Some(field))
+        })?;
+        if field.is_some() {
+            break;
+        }
+        pause();
+    }
+    let counted = bench.shared.counters.get(Count::BadCrc) == 0;
+    Ok(placed && counted && field == Some([0; 4]))
 }
 
 /// Returns the event of a stream that ends after its peer has done that.

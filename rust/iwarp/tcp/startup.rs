@@ -22,6 +22,7 @@ use rdmap::mpa::startup::{
     Responder, //
 };
 use socket::{
+    parameters,
     ConnState,
     Events,
     Next,
@@ -40,10 +41,11 @@ pub(super) const SETTINGS: Settings = Settings {
     receive_buffer: None,
 };
 
-/// Returns the offer of this side, for the numbers of Reads that its consumer wants.
+/// Returns the offer of this side, for the numbers of Reads that its consumer wants. It wants the
+/// CRC unless an administrator has said otherwise (RFC 5044, section 4.4).
 fn offer(ird: u32, ord: u32) -> Offer {
     Offer {
-        crc: true,
+        crc: parameters::crc(),
         markers: false,
         reads: ReadLimits {
             ird: llp::limit_reads(ird),

@@ -292,6 +292,7 @@ mod tests {
         assert_eq!(out, [0xff; 12]);
     }
 
+    // Shows M-14.
     #[test]
     fn crc_is_zero_and_not_looked_at_when_off() {
         let layout = Layout::new(3, Position::NO_MARKERS);

@@ -457,9 +457,10 @@ mod tests {
         }
     }
 
+    // Shows M-3.
     #[test]
     fn one_wish_for_the_crc_is_enough() {
-        for (active, passive) in [(true, false), (false, true), (false, false)] {
+        for (active, passive) in [(true, true), (true, false), (false, true), (false, false)] {
             let active_offer = Offer {
                 crc: active,
                 ..OFFER
@@ -473,6 +474,20 @@ mod tests {
                 (there.crc, here.crc),
                 (active || passive, active || passive)
             );
+        }
+    }
+
+    /// The Reply says what the responder has decided, so that both ends read the same two frames.
+    // Shows M-3.
+    #[test]
+    fn reply_has_the_flag_if_either_side_wants_the_crc() {
+        for (active, passive) in [(true, true), (true, false), (false, true), (false, false)] {
+            let wish = |crc| Offer { crc, ..OFFER };
+            let request = Initiator::new(wish(active)).request(&[]);
+            assert_eq!(request.crc, active);
+            let mut responder = Responder::new(wish(passive));
+            responder.request(&request).unwrap();
+            assert_eq!(responder.accept(&[]).unwrap().0.crc, active || passive);
         }
     }
 
