@@ -8,3 +8,10 @@ pub fn crc() -> bool {
     // SAFETY: The function has no preconditions.
     unsafe { cbindings::crc() }
 }
+
+/// Returns the length of segments that a peer takes, in octets, however short TCP's are. 0 if that
+/// is not known.
+pub fn mulpdu() -> u32 {
+    // SAFETY: The function has no preconditions.
+    unsafe { cbindings::mulpdu() }
+}

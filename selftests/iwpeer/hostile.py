@@ -261,6 +261,14 @@ def _(address):
     return stream.outcome()
 
 
+# Shows M-6.
+@case("an FPDU as long as its length can say, in many segments of TCP, is examined as a whole", "terminate 1/1/00")
+def _(address):
+    stream = Stream(address).start()
+    stream.tagged(segment.WRITE, payload=bytes(0xFFFF - 14))
+    return stream.outcome()
+
+
 @case("an FPDU without octets", "terminate 0/2/ff")
 def _(address):
     stream = Stream(address).start()

@@ -3,7 +3,7 @@
 #
 # Two implementations of iWARP over TCP talk to each other: ours, RDMA=iwarp-tcp, and the kernel's siw, PEER_RDMA=siw; or the other
 # way round. With siw on both sides it shows what the test itself is good for. A third one, tshark, reads what they say. In the end
-# the same without a CRC, for which siw does not ask.
+# the same without a CRC, for which siw does not ask, and with FPDUs that are longer than TCP's segments.
 
 . ./lib.sh
 . ./wire.sh
@@ -28,10 +28,11 @@ ours() {
 	[ "$RDMA" = siw ] || echo "$2" >"/sys/module/iwarp/parameters/$1" || return
 	[ "$PEER_RDMA" = siw ] || on_server "echo $2 > /sys/module/iwarp/parameters/$1"
 }
+ours_are() { ours crc "$1" && ours mulpdu "$2"; }
 
 start_capture
 mount_nfs 4.2 || exit
-plan $((${#captured[@]} + ${#others[@]} + 21))
+plan $((${#captured[@]} + ${#others[@]} + 23))
 for size in "${captured[@]}"; do check "a file of $size bytes goes there and back" goes_and_returns "$size"; done
 check "the client ends the connection and makes another" client_ends
 stop_capture
@@ -68,7 +69,7 @@ check "each connection begins with a Request and a Reply" starts
 checks
 check "each Read Request is answered" answered
 
-check "our module wants no CRC" ours crc N
+check "our module wants no CRC, and makes long FPDUs" ours_are N 64768
 umount "$mnt"
 counted=()
 start_capture
@@ -85,8 +86,11 @@ parameters() {
 	check "nobody wants a CRC" never "iwarp_mpa.crc_flag == 1"
 	check "there are FPDUs with zeros for a CRC" seen "ip.src == $us && iwarp_mpa.crc == 0"
 	check "no FPDU of ours has a CRC" never "ip.src == $us && iwarp_mpa.crc != 0"
+	# Shows M-6.
+	check "an FPDU of ours is longer than a segment of TCP" seen "ip.src == $us && iwarp_mpa.ulpdulength > 8192"
+	check "no stream ends with a fault when it has such FPDUs" never "iwarp_rdma.opcode == 7 && !(iwarp_rdma.term_layer == 2)"
 }
 count_packets parameters
 parameters
-check "our module is as it was" ours crc Y
+check "our module is as it was" ours_are Y 0
 finish

@@ -19,11 +19,27 @@ static bool user = true;
 module_param(user, bool, 0444);
 MODULE_PARM_DESC(user, "Whether programs may use the devices (default: yes)");
 
-/* A connection has what this is when it begins. */
+/* A connection has what these are when it begins. */
 static bool crc = true;
 module_param(crc, bool, 0644);
 MODULE_PARM_DESC(crc,
 		 "Whether connections over TCP have a CRC even if the peer wants none (default: yes)");
+
+static int set_mulpdu(const char *value, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(value, param, 0, 64768);
+}
+
+static const struct kernel_param_ops mulpdu_ops = {
+	.set = set_mulpdu,
+	.get = param_get_uint,
+};
+
+static unsigned int mulpdu;
+module_param_cb(mulpdu, &mulpdu_ops, &mulpdu, 0644);
+__MODULE_PARM_TYPE(mulpdu, "uint");
+MODULE_PARM_DESC(mulpdu,
+		 "Length of DDP segments over TCP in octets, if a TCP segment is shorter than that (default: 0)");
 
 struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
 {
@@ -117,6 +133,11 @@ void rust_rdma_helper_lock_sock(struct sock *sk)
 struct net *rust_rdma_helper_maybe_get_net(struct net *net)
 {
 	return maybe_get_net(net);
+}
+
+u32 rust_rdma_helper_mulpdu(void)
+{
+	return READ_ONCE(mulpdu);
 }
 
 unsigned int rust_rdma_helper_netdev_mtu(const struct net_device *dev)

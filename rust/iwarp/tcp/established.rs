@@ -27,6 +27,7 @@ use rdmap::{
     rx::HEAD_LEN, //
 };
 use socket::{
+    parameters,
     ConnState,
     Frame,
     Next,
@@ -49,6 +50,8 @@ pub(crate) struct TcpEstablished {
     outbox: Outbox,
     crc: bool,
     send_markers: bool,
+    // The length of segments that the peer takes, whatever TCP's is, in octets; or 0.
+    taken: u32,
     // The passive side sends nothing before it has received an FPDU (RFC 5044, section 7.1.2).
     gated: bool,
 }
@@ -79,8 +82,14 @@ impl TcpEstablished {
             outbox,
             crc: agreed.crc,
             send_markers: agreed.send_markers,
+            taken: parameters::mulpdu(),
             gated: reply.is_some(),
         })
+    }
+
+    /// Returns the greatest length of a segment, wherever there is space for it.
+    fn longest(&self) -> u32 {
+        frame::long_mulpdu(self.connection.emss(), self.send_markers, self.taken)
     }
 }
 
@@ -95,7 +104,7 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 
     fn mulpdu(&self) -> u32 {
-        frame::mulpdu(self.connection.emss(), self.send_markers).min(self.outbox.max_ulpdu())
+        self.longest().min(self.outbox.max_ulpdu())
     }
 
     fn may_send(&self) -> bool {
@@ -103,8 +112,7 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 
     fn has_space(&self) -> bool {
-        let mulpdu = frame::mulpdu(self.connection.emss(), self.send_markers);
-        self.outbox.has_space(mulpdu)
+        self.outbox.has_space(self.longest())
     }
 
     fn is_empty(&self) -> bool {

@@ -40,6 +40,20 @@ pub fn mulpdu(emss: u32, markers: bool) -> u32 {
     emss.saturating_sub(overhead).clamp(MIN_MULPDU, MAX_MULPDU)
 }
 
+/// Returns the MULPDU for a peer that takes ULPDUs of `taken` octets, however short TCP's segments
+/// of `emss` octets are.
+///
+/// Such an FPDU takes several segments, which RFC 5044 leaves to a path that becomes narrower: a
+/// receiver has to find FPDUs that are not aligned, but may be slow with them. One that asks for
+/// markers looks for FPDUs in single segments, and gets FPDUs that fit.
+pub fn long_mulpdu(emss: u32, markers: bool, taken: u32) -> u32 {
+    let fits = mulpdu(emss, markers);
+    match markers {
+        true => fits,
+        false => fits.max(taken.min(MAX_MULPDU)),
+    }
+}
+
 /// The positions of an FPDU's fields, for a ULPDU of known length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -250,6 +264,17 @@ mod tests {
         assert_eq!(mulpdu(100, false), MIN_MULPDU);
         assert_eq!(mulpdu(0, true), MIN_MULPDU);
         assert_eq!(mulpdu(u32::MAX, true), MAX_MULPDU);
+    }
+
+    // Shows M-6.
+    #[test]
+    fn long_mulpdu_is_for_peers_without_markers() {
+        assert_eq!(long_mulpdu(1448, false, 0), 1442);
+        assert_eq!(long_mulpdu(1448, false, 1000), 1442);
+        assert_eq!(long_mulpdu(1448, false, 9000), 9000);
+        assert_eq!(long_mulpdu(1460, true, 9000), 1442);
+        assert_eq!(long_mulpdu(1448, false, MAX_MULPDU), MAX_MULPDU);
+        assert_eq!(long_mulpdu(1448, false, u32::MAX), MAX_MULPDU);
     }
 
     // Shows M-1.
