@@ -24,7 +24,8 @@ OWNERS = ["rdma_rxe", "siw", "iwarp", "sctp", "sunrpc", "rpcrdma", "nfs", "nfsd"
 
 def guest(module, more, options):
     """Returns what bench_guest.py found in a VM with `module`."""
-    command = ["selftests/measure/bench_guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}", *more]
+    command = ["selftests/measure/bench_guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}",
+               f"--parameters='{options.parameters}'", *more]
     command += ["--profile"] if options.profile else []
     succeeded, said = boot("single", command, "--module", module, "--rdma", options.rdma, "--accel", "count", "--smp", "1",
                            "--limit", str(options.limit))
@@ -80,6 +81,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="guest time for each workload")
     parser.add_argument("--only", default="", help="workloads with this in their name")
     parser.add_argument("--rdma", choices=("rxe", "siw", "iwarp-tcp", "iwarp-sctp"), default="rxe", help="the RDMA device")
+    parser.add_argument("--parameters", default="", help="of iwarp.ko, as in 'crc=N mulpdu=64768'")
     names = [name for name, _, _ in SIDES]
     parser.add_argument("--sides", nargs="+", choices=names, default=names, help="only these; the first is compared with the others")
     parser.add_argument("--limit", type=int, default=1800, help="seconds until a VM is killed")
