@@ -115,7 +115,8 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     /// The most segments. The head, pages and tail of an `xdr_buf` are three. A device that
-    /// registers less than 1 MiB at once needs more for the pages: nine, if it registers 32 pages.
+    /// registers less than 1 MiB at once needs more for the pages: nine, if it registers 32 pages
+    /// of 4 KiB.
     pub(super) const MAX: usize = 11;
 
     /// A chunk without segments.

@@ -9,7 +9,10 @@
 use super::chunk::Chunk;
 use crate::prelude::*;
 use kernel::page::PAGE_SIZE;
-use proto::cm_private_data::PrivateData;
+use proto::{
+    cm_private_data::PrivateData,
+    pages, //
+};
 use rdma::device;
 use sunrpc::sysctl::{
     SysctlEntry,
@@ -23,8 +26,8 @@ pub(super) const CALLBACK_CREDITS: u32 = 32;
 pub(super) const FIRST_CREDITS: usize = 16;
 
 /// Pages of the largest payload: 1 MiB, the most that NFS asks for, at any offset in its first
-/// page.
-pub(super) const MAX_PAYLOAD_PAGES: usize = 257;
+/// page. These are 257 pages of 4 KiB.
+pub(super) const MAX_PAYLOAD_PAGES: usize = pages::touched(1 << 20, PAGE_SIZE);
 
 /// Request slots, and so the credits to request. Read when a transport is created.
 static SLOTS: SysctlEntry = SysctlEntry::new(c"rdma_slot_table_entries", 128, 4, 16384);
@@ -157,7 +160,7 @@ impl QueueLimits {
         let pages = limits
             .registration_pages
             .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
+        let payload_segments = pages::regions(MAX_PAYLOAD_PAGES, usize::try_from(pages)?);
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {
             endpoint::log(|| {

@@ -35,6 +35,7 @@ pub mod error;
 pub mod grant;
 pub mod grant_decay;
 pub mod header;
+pub mod pages;
 pub mod plan;
 pub mod rdma_error;
 pub mod reduction;

@@ -66,6 +66,7 @@ impl<D: Driver> Operations<D> {
                     | cbindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,
             );
             attributes.max_mr_size = u64::MAX;
+            // Lists of pages may have any of these, whatever those of the machine.
             attributes.page_size_cap = u64::MAX << 12;
             attributes.max_fast_reg_page_list_len = limits.max_pages;
             attributes.max_mr = number(MANY);

@@ -50,6 +50,7 @@ use kernel::{
     alloc::KVVec,
     ffi,
     new_mutex,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         Arc,
@@ -182,8 +183,8 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// `pages` are addresses of 4,096 octets each, of memory that is there until the region is
-    /// invalidated.
+    /// `pages` are addresses of `PAGE_SIZE` octets each, of memory that is there until the region
+    /// is invalidated.
     pub(crate) unsafe fn of_process(
         pd: ProtectionDomain,
         pages: KVVec<u64>,
@@ -194,7 +195,7 @@ impl Region {
         // INVARIANT: The caller promises it.
         current.pages = Pages {
             list: pages,
-            size: 4096,
+            size: u64::try_from(PAGE_SIZE)?,
         };
         current.registration = Some(registration);
         drop(current);
@@ -443,6 +444,7 @@ pub(crate) unsafe extern "C" fn map(
     };
     // SAFETY: The core passes a live region, and `ib_map_mr_sg` has written the field.
     let size = unsafe { (*mr).page_size };
+    // Many consumers map pages of 4 KiB, whatever those of the machine.
     if !size.is_power_of_two() || size < 4096 {
         return EINVAL.to_errno();
     }
@@ -553,7 +555,8 @@ impl<D: Driver> Operations<D> {
             // CAST: A set of flags.
             let flag = |flag: u32| access as u32 & flag != 0;
             let local_write = flag(cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
-            let same_offset = (start ^ base) % 4096 == 0;
+            // The list of pages has no place for another offset in the first one.
+            let same_offset = (start ^ base) % u64::try_from(PAGE_SIZE)? == 0;
             if length == 0 || !same_offset || base.checked_add(length - 1).is_none() {
                 return Err(EINVAL);
             }

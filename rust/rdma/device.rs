@@ -6,6 +6,7 @@
 
 use crate::errno::eopnotsupp;
 use crate::prelude::*;
+use kernel::page::PAGE_SIZE;
 
 /// Converts an attribute of a device to a count. Attributes are `int` or `u32`, depending on the
 /// kernel; a negative one counts as zero.
@@ -44,9 +45,10 @@ impl Limits {
     /// The limit of elements in a request. More would only make all requests of a queue larger.
     const MAX_ELEMENTS: usize = 30;
 
-    /// The limit of pages in a region for Reads, enough for most Reads. Larger regions would only
-    /// take more memory themselves.
-    const READ_MR_PAGES: u32 = 256;
+    /// The limit of pages in a region for Reads: 1 MiB, enough for most Reads. Larger regions would
+    /// only take more memory themselves.
+    // CAST: Pages have at least 4 KiB, so it is 256 at most.
+    const READ_MR_PAGES: u32 = ((1 << 20) / PAGE_SIZE) as u32;
 
     /// Returns the limits of `device`. `EOPNOTSUPP` if it does not support fast registration.
     ///

@@ -7,7 +7,10 @@
 //! credits that an administrator wants; the device limits the number of work requests in a queue.
 
 use crate::prelude::*;
-use proto::cm_private_data::PrivateData;
+use proto::{
+    cm_private_data::PrivateData,
+    pages, //
+};
 use rdma::{
     device::Limits,
     errno::eopnotsupp, //
@@ -27,9 +30,14 @@ static MAX_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 163
 static MAX_TOTAL_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_total_requests", 16384, 0, 1 << 24);
 
 /// The limit of pages that RDMA Reads of all connections use, beyond one call of each connection:
-/// 128 MiB. The in-tree module has no such limit.
-static MAX_TOTAL_READ_PAGES: SysctlEntry =
-    SysctlEntry::new(c"max_total_read_pages", 32768, 0, 1 << 24);
+/// 128 MiB, which is 32768 pages of 4 KiB. The in-tree module has no such limit.
+static MAX_TOTAL_READ_PAGES: SysctlEntry = SysctlEntry::new(
+    c"max_total_read_pages",
+    // CAST: Pages have at least 4 KiB, so it is 32768 at most.
+    ((128 << 20) / PAGE_SIZE) as i32,
+    0,
+    1 << 24,
+);
 
 /// The size of a Receive and of a Send. Read when a connection is accepted. The default has room
 /// for the reply to an NFSv4.2 GETATTR with security labels, and for 4 KiB of data; 4,096 bytes do
@@ -150,16 +158,19 @@ fn least_transfers(limits: &Limits) -> Result<u32> {
     };
     // sunrpc allows a page for the rest of the call, and the data may begin within a page. A
     // Position-Zero chunk around an argument is in three parts, which share no region.
-    let pages = usize::try_from(MAX_PAYLOAD)?.div_ceil(PAGE_SIZE) + 2;
-    let regions = u32::try_from(pages)?.div_ceil(read_mr_pages.max(1)) + 2;
-    Ok(regions)
+    let pages = pages::touched(usize::try_from(MAX_PAYLOAD)?, PAGE_SIZE) + 1;
+    let regions = pages::regions(pages, usize::try_from(read_mr_pages)?) + 2;
+    Ok(u32::try_from(regions)?)
 }
 
 /// The scatter elements of a work request, if the device supports as many. The longest Send, of 64
-/// KiB, needs two for its buffer, before and after the pages, and 17 for pages. All work requests
-/// of a Send queue have room for as many: with 30, soft RoCE would need 1024 bytes for each instead
-/// of 512. In turn, a megabyte in pages without neighbours takes 14 RDMA Writes instead of 9.
+/// KiB, needs two for its buffer, before and after the pages, and 17 for pages of 4 KiB. All work
+/// requests of a Send queue have room for as many: with 30, soft RoCE would need 1024 bytes for
+/// each instead of 512. In turn, a megabyte in pages of 4 KiB without neighbours takes 14 RDMA
+/// Writes instead of 9. Of larger pages a Send needs fewer, and a megabyte takes 4 or 1.
 const SCATTER_ELEMENTS: usize = 19;
+
+const _: () = assert!(pages::touched(65_536, PAGE_SIZE) + 2 <= SCATTER_ELEMENTS);
 
 /// The most Receives in addition to one for each credit: for replies to backchannel calls, calls
 /// beyond the credits, a batch that waits to be reposted, and the drain.

@@ -227,10 +227,11 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Allocates `count` pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O:
-    /// `vmap` allocates as the task's scope says.
-    pub fn new(count: usize) -> Result<Self> {
+    /// Allocates as many pages as have these octets. `ENOMEM` at once if they are not there.
+    /// Sleeps, but not for I/O: `vmap` allocates as the task's scope says.
+    pub fn new(octets: usize) -> Result<Self> {
         let _noio = NoIo::new();
+        let count = octets.div_ceil(PAGE_SIZE);
         let flags = GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;
         let mut pages = KVec::with_capacity(count, flags)?;
         let mut list = KVec::with_capacity(count, flags)?;

@@ -13,8 +13,9 @@ use crate::ring::Slots;
 pub struct MmapOffset(u64);
 
 impl MmapOffset {
-    /// The first page to be given out. The library takes the offset of the one before, 0x90000, for
-    /// the mark that there is no ring.
+    /// The first page to be given out. With pages of 4 KiB, the library takes the offset of the one
+    /// before, 0x90000 octets, for the mark that there is no ring. With larger ones, that mark is
+    /// further away.
     pub const FIRST_PAGE: u32 = 145;
 
     /// Returns the offset of a ring at this one. `None` if the library could take it for another.
@@ -93,5 +94,14 @@ mod tests {
         assert_eq!(MmapOffset::new(0x9_0fff), None);
         assert!(MmapOffset::new(0x9_1000).is_some());
         assert!(MmapOffset::new(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn all_offsets_that_are_given_out_are_good_with_each_size_of_page() {
+        for shift in [12, 14, 16] {
+            let first = u64::from(MmapOffset::FIRST_PAGE) << shift;
+            assert!(first > 0x9_0000);
+            assert_eq!(MmapOffset::new(first), Some(MmapOffset(first)));
+        }
     }
 }

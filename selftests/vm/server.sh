@@ -263,14 +263,15 @@ no_credits_left() {
 # No pages are left for all connections together, so each has one call at a time read, and the others wait without a thread. Calls of a
 # client that is slow may not meet at the server, so it may try again.
 no_pages_left() {
-	local status waited=0 tries=5
+	local status before waited=0 tries=5
+	before=$(setting max_total_read_pages)
 	on_server "echo 0 >$svc/max_total_read_pages; echo 0 >$svc/rdma_stat_sq_starve"
 	while [ "$waited" -eq 0 ] && ((tries--)); do
 		verified_io --rw=write --bs=16k --size=4M --ioengine=libaio --iodepth=16
 		status=$?
 		waited=$(setting rdma_stat_sq_starve)
 	done
-	on_server "echo 32768 >$svc/max_total_read_pages"
+	on_server "echo $before >$svc/max_total_read_pages"
 	echo "$waited calls and replies waited"
 	[ $status -eq 0 ] && [ "$waited" -gt 0 ]
 }

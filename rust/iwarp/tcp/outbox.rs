@@ -33,8 +33,8 @@ const FPDU_OVERHEAD: usize = 9;
 /// Octets handed over in a row from which on it is cheaper to let TCP refer to pages.
 const SPLICE_MIN: usize = 16_384;
 
-/// The number of pages of each [`Pages`], enough for two calls.
-const PAGES_PER_SET: usize = 32;
+/// The octets of each [`Pages`], enough for two calls.
+const SET_OCTETS: usize = 131_072;
 
 /// The greatest number of [`Pages`], which limits what TCP may refer to at a time.
 const MAX_SETS: usize = 8;
@@ -233,7 +233,7 @@ impl Outbox {
                 // Without more memory TCP copies.
                 let set = self.sets.len();
                 self.sets
-                    .push_within_capacity(Pages::new(PAGES_PER_SET).ok()?)
+                    .push_within_capacity(Pages::new(SET_OCTETS).ok()?)
                     .ok()?;
                 Some(set)
             })

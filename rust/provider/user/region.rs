@@ -19,9 +19,6 @@ use kernel::{
     prelude::*, //
 };
 
-// Regions of processes have pages of this size.
-const _: () = assert!(PAGE_SIZE == 4096);
-
 /// Pinned memory of a process.
 ///
 /// # Invariants
@@ -55,8 +52,8 @@ impl PinnedMemory {
         Ok(Self(NonNull::new(pinned).ok_or(EINVAL)?))
     }
 
-    /// Returns the addresses of its pages in the kernel's linear map. They are valid as long as
-    /// this. Sleeps.
+    /// Returns the addresses of its pages, of `PAGE_SIZE` octets, in the kernel's linear map. They
+    /// are valid as long as this. Sleeps.
     pub(crate) fn pages(&self) -> Result<KVVec<u64>> {
         let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
         let mut pages = KVVec::new();

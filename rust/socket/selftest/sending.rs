@@ -91,11 +91,11 @@ pub(super) fn too_many_pieces() -> Result<bool> {
         && wait(|| pair.far.receive(|frames| frames.available()) == MAX_PIECES))
 }
 
-/// The length of a frame that begins on one page and ends on another.
+/// The length of a frame that begins on one page of 4 KiB and ends on another.
 const LEN: usize = 6_000;
 
 /// The size of the pages of a test in octets.
-const ALL: usize = 16_384;
+const ALL: usize = 65_536;
 
 /// Writes the `number`th frame to the free space of `pages`, and lends it to TCP.
 fn splice(pair: &mut Pair, pages: &mut Pages, number: usize) -> Result<KVec<u8>> {
@@ -123,7 +123,7 @@ fn arrives(pair: &mut Pair, frame: &[u8]) -> bool {
 
 pub(super) fn pages_are_lent() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
-    let mut pages = Pages::new(ALL / 4_096)?;
+    let mut pages = Pages::new(ALL)?;
     let first = splice(&mut pair, &mut pages, 1)?;
     // The far end has not read them, so TCP has references still.
     let lent =
@@ -139,13 +139,13 @@ pub(super) fn pages_are_lent() -> Result<bool> {
 
 pub(super) fn pages_outlive_their_owner() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
-    let mut pages = Pages::new(ALL / 4_096)?;
+    let mut pages = Pages::new(ALL)?;
     let frame = splice(&mut pair, &mut pages, 3)?;
     drop(pages);
     // If the pages were free, these would be among them.
     let mut others = KVec::new();
     for _ in 0..16 {
-        let mut other = Pages::new(ALL / 4_096)?;
+        let mut other = Pages::new(ALL)?;
         other.free_space().fill(0xa5);
         others.push(other, GFP_KERNEL)?;
     }
