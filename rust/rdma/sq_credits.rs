@@ -94,7 +94,8 @@ impl Drop for SqPermit {
 }
 
 impl Account {
-    /// Takes `credits`, if as many are free.
+    /// Takes `credits`, if as many are free. If too few were free, more may be by now: the caller
+    /// says that it waits, and tries again.
     fn take(&self, credits: usize) -> Option<()> {
         let mut free = self.free.load(Relaxed);
         loop {
@@ -106,6 +107,8 @@ impl Account {
         }
     }
 
+    /// A full barrier: whoever puts credits back without the lock of the Send queue looks next
+    /// whether anybody waits.
     fn put_back(&self, credits: usize) {
         self.free.fetch_add(credits, Full);
     }

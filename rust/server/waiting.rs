@@ -53,7 +53,13 @@
 //!
 //! Whoever tries reads [a counter of such events](ServerConn::space_seq) before the attempt. If it
 //! has changed when the element is queued, the event may have come between the two, and woken
-//! nobody: the element is tried again.
+//! nobody: the element is tried again. The counter is advanced when the space is there and before
+//! the lock is taken (release), and is read before the attempt (acquire) and again under the lock.
+//! So an attempt that has read the new value finds the space; one that has read the old value finds
+//! the new one under the lock, or the event finds the element there.
+//!
+//! The numbers of waiters are read without the lock. A thread sees what it has queued itself, and
+//! an element that it misses is rechecked by the thread that queues it.
 
 use super::work_queue::{
     Waiter,
@@ -62,6 +68,10 @@ use super::work_queue::{
     WorkQueue, //
 };
 use crate::prelude::*;
+use core::sync::atomic::{
+    fence,
+    Ordering, //
+};
 use kernel::sync::lock::{
     spinlock::SpinLockBackend,
     Guard, //
@@ -306,6 +316,10 @@ impl ServerConn {
     /// Does not sleep.
     pub(super) fn recheck_waiters(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() || self.waits_for_credits() {
+            // Another thread puts SQ credits back without the lock of the Send queue, and looks at
+            // the numbers of waiters then. It sees that of the element, or this sees the credits:
+            // two locks one behind the other are no full barrier.
+            fence(Ordering::SeqCst);
             self.run_waiters(queue);
         }
     }

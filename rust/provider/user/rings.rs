@@ -13,6 +13,18 @@
 //! 4. An entry is copied once. The process may change it meanwhile, and behind that.
 //!
 //! A process can set flags behind the consumer for ever, so each caller limits what it takes.
+//!
+//! # Order of memory
+//!
+//! The library stores and loads flags and the control word with the order of C's `atomic_store` and
+//! `atomic_load`, which is sequentially consistent; a process that does otherwise harms itself. Two
+//! things rest on that:
+//!
+//! * An entry is passed on by its flags: they are stored last, with release, and loaded first, with
+//!   acquire. That holds for requests, for completions, and for slots that are given back.
+//! * Two ends that each store one word and then look at the other's cannot both miss the other's
+//!   store. For that each has a full barrier between its two: here a sequentially consistent fence.
+//!   Release and acquire would not do, on x86 neither: a store may pass a later load.
 
 use super::{
     mapping::Mapping,
@@ -105,6 +117,7 @@ impl RequestRing {
     /// called in any context.
     pub(crate) fn has_request_behind(&self, others: u32) -> bool {
         let flags = self.place.flags_offset_ahead(others);
+        // Acquire: the entry is loaded after its flags.
         is_valid(self.memory.load_16(flags, Ordering::Acquire))
     }
 
@@ -122,8 +135,9 @@ impl RequestRing {
         }
         // The process may write the slot as soon as it sees this.
         let flags = self.place.flags_offset();
+        // Release: the copy is made by then.
         self.memory.store_16(flags, 0, Ordering::Release);
-        // Rule 2.
+        // Rule 2. The process stores flags that are valid, and then loads these.
         fence(Ordering::SeqCst);
         self.place.advance();
         Some(copy)
@@ -149,6 +163,7 @@ impl CompletionRing {
     pub(crate) fn push(&mut self, completion: &Cqe) -> bool {
         let at = self.place.offset();
         let head = at.saturating_add(Cqe::FLAGS_WORD);
+        // Acquire: the process has copied what was here before it cleared the flags.
         if !Cqe::is_free(self.memory.load_64(head, Ordering::Acquire)) {
             return false;
         }
@@ -160,6 +175,7 @@ impl CompletionRing {
         for word in stores.first {
             store(word, Ordering::Relaxed);
         }
+        // Release: whoever finds the flags finds the other words.
         store(stores.last, Ordering::Release);
         self.place.advance();
         true
@@ -168,13 +184,16 @@ impl CompletionRing {
     /// Returns whether the process is to be told of a completion that was just written. It asked
     /// for it once. May be called in any context.
     pub(crate) fn is_due(&self, completion: &Cqe, solicited: bool) -> bool {
-        // A process that asks sees the completion, or is told.
+        // A process that asks sees the completion, or is told: it stores the control word, and then
+        // loads the flags that were just stored here.
         fence(Ordering::SeqCst);
         let control = self.place.control_offset();
         let asked = Arm::of(self.memory.load_32(control, Ordering::Relaxed));
         if !asked.is_due(solicited, completion.status) {
             return false;
         }
+        // Nothing is passed on by this word. A process that asks again meanwhile is told once for
+        // both, and finds this completion, which was stored before.
         self.memory.swap_32(control, Arm::NONE, Ordering::SeqCst);
         true
     }
