@@ -10,9 +10,10 @@ MODULE ?= rust
 CLIENT ?= rust
 SERVER ?= rust
 
-# How long each fuzz target runs, and how long `make hostile` measures beside each attack, in seconds; the attacks with this in their name,
-# or the kernels of `make check-kernels`.
+# How long each fuzz target runs, and how long `make hostile` measures beside each attack, in seconds; how often that measures all; the
+# attacks whose name matches this, or the kernels of `make check-kernels`.
 TIME ?= 60
+RUNS ?= 1
 ONLY ?=
 KEEP ?=
 
@@ -141,10 +142,12 @@ bench-time: ## CPU time per operation of client and server, this project's modul
 	@KERNEL=uml scripts/build.sh module
 	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py
 
-hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each
+# Under User-Mode Linux, whose times are those of real processors; KERNEL= without a name is the stock kernel, under QEMU.
+hostile: export KERNEL ?= uml
+hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each, RUNS=3: and medians
 	@$(call built,rust)
 	@scripts/enter nice cargo build --quiet --release --locked --package peer
-	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --only '$(ONLY)'
+	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --runs $(RUNS) --only '$(ONLY)'
 
 fmt: buildroot ## format the Rust sources
 	@scripts/enter scripts/fmt.sh

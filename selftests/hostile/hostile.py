@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a good mount notices of clients that attack its server: our server, and the in-tree one in the same run.
 
-Boots a pair of VMs for each (guest.py runs on the client), and prints a table, which is in build/hostile/table.txt too. Runs inside the
-build root.
+Boots a pair of machines for each (guest.py runs on the client), and prints tables (table.py), which are in build/hostile/table.txt too.
+With several runs every second one has the servers in the opposite order, and the last table has their medians. Runs inside the build
+root; the kernel there says whether the machines are QEMU's, or User-Mode Linux's, whose times are those of real processors.
 
-The mount is measured alone twice in each pair of VMs, before the first attack and after the last one. Both are printed: their difference
-is what the machine itself changes meanwhile. The ratio of a row is the 99th percentile beside the attack to that of both together.
+The mount is measured alone twice in each pair, before the first attack and after the last one. Both are printed: their difference is what
+the machine itself changes meanwhile. The ratio of a row is the 99th percentile beside the attack to the larger one of these two.
 To measure it alone before each attack as well would take as long again; nothing of an attack is left then, which is what is judged.
 
-Times are printed, not judged, and so is the available memory, which moves by some MiB for other reasons. The in-tree server is not judged
-at all: if its VM dies, the table has what was found until then, and says so. It fails if
+Times are printed, with whether the medians keep to their bounds, and do not make it fail: a machine with other work has other times. Nor
+does the available memory, which moves by some MiB for other reasons. The in-tree server is not judged at all: if its VM dies, the table
+has what was found until then, and says so. It fails if
   * the VM of our server dies, or its kernel reports a fault,
   * a thread of our server was asleep in the module,
   * the server keeps RDMA objects, or more than 1 MiB of unreclaimable slab and vmalloc areas together, for a minute and a half after an attack,
@@ -20,91 +22,57 @@ at all: if its VM dies, the table has what was found until then, and says so. It
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+
 from guest import KEPT
+from table import medians, pairs, table
 
 SRC = Path(__file__).resolve().parents[2]
 OUT = SRC / "build/hostile"
 SERVERS = {"ours": "rust", "in-tree": "c"}
-KINDS = ("GETATTR", "READ")
 
 
-def guest(server, options):
-    """Returns what guest.py found in a pair of VMs with that module on the server, until the end or until one of them died."""
+def guest(server, number, options):
+    """Returns what guest.py found in a pair of machines with that server, until the end or until one of them died."""
+    module = SERVERS[server]
     command = f"selftests/hostile/guest.py --seconds={options.seconds} --only='{options.only}'"
-    vm = subprocess.run(["scripts/vm.py", "pair", "--client", "rust", "--server", server, "--limit", str(options.limit), "--", command],
-                        cwd=SRC, stdout=subprocess.PIPE, text=True)
-    log = OUT / f"{server}.log"
-    log.write_text(vm.stdout)
-    found = {"alone": {}, "attacks": {}, "unloads": None, "failed": f"with {vm.returncode}; {log}" if vm.returncode else None}
-    for line in vm.stdout.splitlines():
-        try:
-            told = json.loads(line)
-        except ValueError:
-            continue
-        if "alone" in told:
-            found["alone"][told["alone"]] = told["latencies"]
-        elif "attack" in told:
-            found["attacks"][told.pop("attack")] = told
-        else:
-            found["unloads"] = told["unloads"]
-    # Without an end there is one measurement.
-    found["alone"].setdefault("both", found["alone"].get("before"))
+    vm = subprocess.Popen(["scripts/vm.py", "pair", "--client", "rust", "--server", module, "--limit", str(options.limit), "--", command],
+                          cwd=SRC, stdout=subprocess.PIPE, text=True)
+    log = OUT / f"{module}-{number}.log"
+    found = {"alone": {}, "attacks": {}, "unloads": None, "load": []}
+    with open(log, "w") as file:
+        for line in vm.stdout:
+            file.write(line)
+            file.flush()
+            read(line, found)
+    found["failed"] = f"with {vm.returncode}; {log}" if vm.wait() else None
     return found
 
 
-def pairs(row):
-    """How many queue pairs the server had more when all connections of the attack were made."""
-    return row["begun"]["objects"]["qp"] - row["before"]["objects"]["qp"]
-
-
-def times(measured):
-    return f"{measured['median']} / {measured['p99']}"
-
-
-def table(results):
-    yield "microseconds, median / p99, and p99 beside the attack / p99 alone; nfsd threads asleep in the module, most at once in so many samples / longest sleep"
-    yield "memory of the server in KiB: what it allocates more after the attack (slab and vmalloc areas), and what is available less"
-    yield f"{'':46}{'':9}" + f"{'GETATTR':>20}{'ratio':>8}{'READ 4 KiB':>20}{'ratio':>8}{'asleep':>22}{'kept':>8}{'less':>8}"
-    for server, found in results.items():
-        for when in "before", "after":
-            if measured := found["alone"].get(when):
-                columns = "".join(f"{times(measured[kind]):>20}{'':8}" for kind in KINDS)
-                yield f"{f'alone, {when} all attacks':46}{server:9}{columns}"
-    names = dict.fromkeys(name for found in results.values() for name in found["attacks"])
-    for name in names:
-        for server, found in results.items():
-            if not (row := found["attacks"].get(name)):
-                continue
-            alone, beside, asleep = found["alone"]["both"], row["beside"], row["threads"]
-            columns = [f"{times(beside[kind]):>20}{beside[kind]['p99'] / max(1, alone[kind]['p99']):>8.1f}" for kind in KINDS]
-            less = row["before"]["available"] - row["after"]["available"]
-            yield f"{name:46}{server:9}" + "".join(columns) \
-                + f"{asleep['most']:>4} in {asleep['samples']:>4} / {asleep['longest']:5.1f} s" + f"{row['kept']:>8}{less:>8}"
-    for server, found in results.items():
-        for name, row in found["attacks"].items():
-            if row["begun"] and (connections := pairs(row)) > 0:
-                each = (row["before"]["available"] - row["begun"]["available"]) / connections
-                yield f"{server}: {name}: {connections} queue pairs for {row['asked']} connections, {each:.0f} KiB for each"
-    yield "what the server's device counted of missing Receives; calls in a second"
-    for name in names:
-        for server, found in results.items():
-            if row := found["attacks"].get(name):
-                calls = row["calls"]
-                share = 100 * calls["mount"] / max(1, sum(calls.values()))
-                yield f"{name:46}{server:9}" + ", ".join(f"{what} {count}" for what, count in row["rnr"].items()) \
-                    + f"; mount {calls['mount']}, attackers {calls['attackers']}: the mount has {share:.0f} %"
-    for server, found in results.items():
-        if found["failed"]:
-            yield f"{server}: the VMs failed {found['failed']}"
-        else:
-            yield f"{server}: rmmod {'works' if found['unloads'] else 'FAILS'}"
+def read(line, found):
+    """Adds what a line of guest.py tells to what was found, with the load of this machine at that time."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return
+    found["load"].append(os.getloadavg()[0])
+    if "alone" in told:
+        found["alone"][told["alone"]] = told["latencies"]
+    elif "attack" in told:
+        found["attacks"][told.pop("attack")] = told
+    else:
+        found["unloads"] = told["unloads"]
 
 
 def complaints(found):
+    """Yields what our server did that it must not; nothing if it is not there."""
+    if not found:
+        return
     for name, row in found["attacks"].items():
         if row["threads"]["most"] or not row["threads"]["samples"]:
             yield f"{name}: nfsd threads asleep in the module: {row['threads']}"
@@ -123,19 +91,32 @@ def complaints(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60, help="how long the mount is measured beside each attack")
-    parser.add_argument("--only", default="", help="attacks with this in their name")
+    parser.add_argument("--only", default="", help="attacks whose name matches this regular expression")
+    parser.add_argument("--runs", type=int, default=1, help="how often")
     parser.add_argument("--limit", type=int, default=7200, help="seconds until a pair of VMs is killed")
     parser.add_argument("--servers", default=",".join(SERVERS), help="which servers")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    results = {server: guest(SERVERS[server], options) for server in options.servers.split(",")}
-    text = "\n".join(table(results)) + "\n"
-    print(text, end="")
-    (OUT / "table.txt").write_text(text)
-    found = list(complaints(results["ours"])) if "ours" in results else []
+    servers, runs, found = options.servers.split(","), [], []
+    text = OUT / "table.txt"
+    text.write_text("")
+    for number in range(1, options.runs + 1):
+        results = {server: guest(server, number, options) for server in (servers if number % 2 else servers[::-1])}
+        runs.append({server: results[server] for server in servers})
+        tell(text, [f"run {number} of {options.runs}, {options.seconds} s for each row", *table(runs[-1]), ""])
+        found += [f"run {number}: ours: {complaint}" for complaint in complaints(results.get("ours"))]
+    tell(text, medians(runs))
     for complaint in found:
-        print(f"hostile: ours: {complaint}")
+        print(f"hostile: {complaint}")
     sys.exit(bool(found))
+
+
+def tell(file, lines):
+    """Prints these lines, and adds them to the file."""
+    lines = "".join(f"{line}\n" for line in lines)
+    print(lines, end="", flush=True)
+    with open(file, "a") as out:
+        out.write(lines)
 
 
 if __name__ == "__main__":

@@ -112,4 +112,6 @@ def memory():
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "threads" and not (PROC / "self/stack").exists():
+        sys.exit("watch: this kernel shows no stacks, so it could find no thread asleep")
     print(json.dumps(threads(*sys.argv[2:]) if sys.argv[1] == "threads" else memory()))
