@@ -121,7 +121,7 @@ impl<L: Llp> Connecting<L> {
                 return failed(this.token, cm::ConnectError::Reset, c"no memory");
             }
         };
-        let boxed = stream.and_then(|stream| Ok(KBox::new(stream, GFP_KERNEL)?));
+        let boxed = stream.and_then(|stream| Ok(KBox::new(stream, GFP_KERNEL_ACCOUNT)?));
         let Ok(stream) = boxed else {
             shared.counters.add(Count::NoMemory);
             return failed(this.token, cm::ConnectError::Reset, c"no memory");

@@ -410,7 +410,7 @@ impl<L: Llp> Request<L> {
                 ird: clamp_reads(reads.ird),
                 ord: clamp_reads(reads.ord),
             };
-            Ok((KBox::new(stream, GFP_KERNEL)?, Accepting::new(id)))
+            Ok((KBox::new(stream, GFP_KERNEL_ACCOUNT)?, Accepting::new(id)))
         })?;
         this.shared.counters.add(Count::Accepted);
         note_established(qp.id(), endpoints, reads);

@@ -77,7 +77,8 @@ use provider::{
     rate_limit::RateLimit,
     region,
     work,
-    wr::Status, //
+    wr::Status,
+    MemoryCharge, //
 };
 use rdmap::cm;
 
@@ -159,6 +160,8 @@ pub(crate) struct Qp<L: Llp> {
     queues: Arc<Queues>,
     closing_conns: Arc<ClosingConns<L>>,
     pd: region::ProtectionDomain,
+    // Of the memory of a connection: of a consumer in the kernel nobody's.
+    charge: MemoryCharge,
     // One of `QpState`.
     state: AtomicU32,
     // The consumer has closed the connection, whatever state it wanted next.
@@ -182,16 +185,17 @@ const STATES: [QpState; 6] = [
 ];
 
 impl<L: Llp> Qp<L> {
-    /// Creates a queue pair. Sleeps.
+    /// Creates a queue pair. If it is for a process, that calls, and pays for the memory of the
+    /// connection. Sleeps.
     pub(crate) fn new(
         shared: Arc<DeviceState>,
         queues: Arc<Queues>,
         closing_conns: Arc<ClosingConns<L>>,
         pd: region::ProtectionDomain,
     ) -> Result<Arc<Self>> {
-        let queue = match queues.is_of_process() {
-            true => work::module_user_queue()?,
-            false => work::module_queue()?,
+        let (queue, charge) = match queues.is_of_process() {
+            true => (work::module_user_queue()?, MemoryCharge::caller()),
+            false => (work::module_queue()?, MemoryCharge::nobody()),
         };
         let inner = Inner {
             phase: Phase::Unbound,
@@ -204,6 +208,7 @@ impl<L: Llp> Qp<L> {
                 queues,
                 closing_conns,
                 pd,
+                charge,
                 state: AtomicU32::new(QpState::Reset as u32),
                 closed: AtomicBool::new(false),
                 access: AtomicU32::new(0),
@@ -317,7 +322,7 @@ impl<L: Llp> Qp<L> {
         if !matches!(inner.phase, Phase::Unbound) || !this.is_connectable() {
             return Err(EINVAL);
         }
-        let (stream, token) = begin(&this.queues)?;
+        let (stream, token) = this.charge.apply(|| begin(&this.queues))?;
         events.set(this)?;
         inner.events = Some(events);
         // If the consumer has gone on to the error state, the worker ends it.
@@ -545,7 +550,7 @@ impl<L: Llp> Work for Qp<L> {
         };
         for _ in 0..rounds {
             let mut inner = this.inner.lock();
-            match Self::step(&this, &mut inner) {
+            match this.charge.apply(|| Self::step(&this, &mut inner)) {
                 Next::Step => {}
                 Next::Wait(None) => return,
                 Next::Wait(Some(milliseconds)) => {

@@ -125,13 +125,13 @@ impl<O: EstablishedConn> Stream<O> {
             rx: rx::RxHalf::new(
                 conn.order()?,
                 rx::HashKey(provider::random(), provider::random()),
-                KVVec::from_elem(rx::Receive::default(), receives, GFP_KERNEL)?,
-                KVVec::from_elem(rx::InboundSlot::default(), ird, GFP_KERNEL)?,
-                KVVec::from_elem(rx::Outstanding::default(), ord, GFP_KERNEL)?,
+                KVVec::from_elem(rx::Receive::default(), receives, GFP_KERNEL_ACCOUNT)?,
+                KVVec::from_elem(rx::InboundSlot::default(), ird, GFP_KERNEL_ACCOUNT)?,
+                KVVec::from_elem(rx::Outstanding::default(), ord, GFP_KERNEL_ACCOUNT)?,
             ),
             tx: tx::TxHalf::new(
-                KVVec::from_elem(tx::Posted::EMPTY, queue_sizes.sends, GFP_KERNEL)?,
-                KVVec::from_elem(rx::InboundRequest::default(), ird, GFP_KERNEL)?,
+                KVVec::from_elem(tx::Posted::EMPTY, queue_sizes.sends, GFP_KERNEL_ACCOUNT)?,
+                KVVec::from_elem(rx::InboundRequest::default(), ird, GFP_KERNEL_ACCOUNT)?,
                 reads.ord,
                 <O::Order as Order>::IN_ORDER,
             ),
@@ -483,9 +483,9 @@ struct Requests<R> {
 impl<R> Requests<R> {
     /// Creates a table of `capacity` slots. Sleeps.
     fn new(capacity: usize) -> Result<Self> {
-        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..capacity {
-            slots.push(None, GFP_KERNEL)?;
+            slots.push(None, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Self { slots, oldest: 0 })
     }

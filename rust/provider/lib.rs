@@ -72,6 +72,7 @@ pub use ext::{
     rate_limit,
     work, //
 };
+pub use user::charge::MemoryCharge;
 
 use core::ptr::without_provenance_mut;
 use kernel::{

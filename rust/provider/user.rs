@@ -15,6 +15,7 @@
 //! knows what is in it ([`rings`]). A process can write all of a ring at any time, so each access
 //! is of one word, and what is decided is decided on copies.
 
+pub(crate) mod charge;
 pub(crate) mod mapping;
 pub(crate) mod region;
 pub(crate) mod rings;

@@ -391,7 +391,8 @@ impl Reassembly {
             if at == self.chunks.len() {
                 #[cfg(RPCRDMA_SELFTEST)]
                 crate::selftest::Shortage::strike()?;
-                self.chunks.push(KBox::zeroed(GFP_KERNEL)?, GFP_KERNEL)?;
+                let chunk = KBox::zeroed(GFP_KERNEL_ACCOUNT)?;
+                self.chunks.push(chunk, GFP_KERNEL_ACCOUNT)?;
             }
             let chunk = self.chunks.get_mut(at).ok_or(EINVAL)?;
             let room = chunk.get_mut(offset..).ok_or(EINVAL)?;

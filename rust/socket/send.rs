@@ -232,7 +232,8 @@ impl Pages {
     pub fn new(octets: usize) -> Result<Self> {
         let _noio = NoIo::new();
         let count = octets.div_ceil(PAGE_SIZE);
-        let flags = GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;
+        let account = GFP_KERNEL_ACCOUNT & !GFP_KERNEL;
+        let flags = GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO | account;
         let mut pages = KVec::with_capacity(count, flags)?;
         let mut list = KVec::with_capacity(count, flags)?;
         for _ in 0..count {

@@ -26,6 +26,7 @@ works() { run_user run accepting_end_sends_first; }
 # begins NAME COMMAND: a process that says something when it has begun. How it ended is in a file then.
 begins() {
 	local tries=600
+	: >"/tmp/$1.log" # of this boot there may be one of another test
 	{ (
 		run_user "$2" </tmp/input >"/tmp/$1.log" 2>&1
 		echo $? >"/tmp/$1.ended"

@@ -3,7 +3,9 @@
  * What only iwarp.ko calls, sorted; and the parameters of the module.
  */
 #include "bindings.h"
+#include <linux/memcontrol.h>
 #include <linux/moduleparam.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <net/sctp/sctp.h>
 
@@ -82,6 +84,11 @@ void rust_rdma_helper_dev_put(struct net_device *dev)
 	dev_put(dev);
 }
 
+struct mem_cgroup *rust_rdma_helper_get_mem_cgroup_from_current(void)
+{
+	return get_mem_cgroup_from_mm(current->mm);
+}
+
 enum ib_port_state rust_rdma_helper_ib_get_curr_port_state(struct net_device *dev)
 {
 	return ib_get_curr_port_state(dev);
@@ -133,6 +140,11 @@ void rust_rdma_helper_lock_sock(struct sock *sk)
 struct net *rust_rdma_helper_maybe_get_net(struct net *net)
 {
 	return maybe_get_net(net);
+}
+
+void rust_rdma_helper_mem_cgroup_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
 }
 
 u32 rust_rdma_helper_mulpdu(void)
@@ -194,6 +206,11 @@ u32 rust_rdma_helper_sctp_frag_point(struct sock *sk)
 	asoc = list_first_entry_or_null(&sctp_sk(sk)->ep->asocs,
 					struct sctp_association, asocs);
 	return asoc ? asoc->frag_point : 0;
+}
+
+struct mem_cgroup *rust_rdma_helper_set_active_memcg(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
 }
 
 struct scatterlist *rust_rdma_helper_sg_next(struct scatterlist *sg)

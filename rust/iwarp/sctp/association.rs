@@ -77,7 +77,7 @@ impl DdpAssociation {
     /// Creates a new session. Sleeps.
     pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
         Ok(Self {
-            buffer: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL)?,
+            buffer: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
             association,
             session: session::Session::new(),
             tx_window: window::TxWindow::new(),

@@ -67,7 +67,7 @@ impl SctpEstablished {
     /// Creates a session that is about to be open. Sleeps.
     pub(super) fn new(assoc: DdpAssociation, order: Order, early: EarlySegments) -> Result<Self> {
         Ok(Self {
-            scratch: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL)?,
+            scratch: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
             mulpdu: assoc.mulpdu(),
             assoc,
             order: Some(order),

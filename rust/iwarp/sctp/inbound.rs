@@ -190,9 +190,9 @@ impl EarlySegments {
         if self.chunks.len() == MAX_EARLY_CHUNKS || all > MAX_EARLY_OCTETS {
             return Err(ENOSPC);
         }
-        let mut copy = KVec::with_capacity(octets.len(), GFP_KERNEL)?;
-        copy.extend_from_slice(octets, GFP_KERNEL)?;
-        self.chunks.push((ppid, copy), GFP_KERNEL)?;
+        let mut copy = KVec::with_capacity(octets.len(), GFP_KERNEL_ACCOUNT)?;
+        copy.extend_from_slice(octets, GFP_KERNEL_ACCOUNT)?;
+        self.chunks.push((ppid, copy), GFP_KERNEL_ACCOUNT)?;
         self.octets = all;
         Ok(())
     }

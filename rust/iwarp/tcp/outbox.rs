@@ -63,14 +63,14 @@ impl Outbox {
     /// FPDUs have one. Sleeps.
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
-            octets: KVVec::from_elem(0, FLUSH_OCTETS + MAX_FPDU, GFP_KERNEL)?,
-            sets: KVec::with_capacity(MAX_SETS, GFP_KERNEL)?,
+            octets: KVVec::from_elem(0, FLUSH_OCTETS + MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
+            sets: KVec::with_capacity(MAX_SETS, GFP_KERNEL_ACCOUNT)?,
             set: None,
             start: 0,
             filled: 0,
             flushed: 0,
             scratch: match markers {
-                true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL)?,
+                true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
                 false => KVVec::new(),
             },
             at: match markers {
