@@ -281,6 +281,12 @@ uml() {
 	all_done
 }
 
+# Suites that nobody here wrote. An emulated processor would take far longer for them.
+suites() {
+	gate 'programs of suites are unpacked' 900 in_root selftests/suites/layer.sh
+	gate "$KERNEL: two, iwarp-tcp, rdma-core's tests" 2400 iwarp user-pyverbs.sh
+}
+
 # A short list, for use while one works.
 uml_short() {
 	gate "$KERNEL: clippy, and the tests in the kernel" 900 clippy
@@ -421,6 +427,8 @@ all | '')
 	if [ "${1:-}" = all ]; then
 		part 'limits of adapters' 45
 		adapters
+		part 'suites that nobody here wrote' 10
+		suites
 	fi
 	unset KERNEL
 	part 'tests under QEMU' 12
