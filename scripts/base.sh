@@ -8,7 +8,8 @@
 : "${log:?}" "${cache:?}"
 
 check_machine() {
-	[ "$(uname -m)" = x86_64 ] || die "this machine is $(uname -m); only x86-64 kernels are supported"
+	[ "$(uname -m)" = x86_64 ] || die "this machine is $(uname -m); a build root is for x86-64 machines only" \
+		"On the machine itself, make KDIR= builds for a kernel that has its Rust metadata."
 	install_tools
 	in_namespace true 2>/dev/null || die "cannot make a mount namespace" \
 		"Run this as root, or as a user with subordinate ids (/etc/subuid, /etc/subgid)" \

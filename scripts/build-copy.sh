@@ -14,9 +14,6 @@ mkdir -p "$copy"
 find Kbuild include rust -name '*_generated.rs' -prune -o \( -name Kbuild -o -name '*.rs' -o -name '*.[ch]' -o -name '*parameters' \) \
 	-print | cpio -pdm --quiet "$copy" 2>/dev/null
 scripts/objects.sh "$copy" "$(cat /kernel/build/include/config/kernel.release /etc/rpcrdma/toolchain | sha256sum)"
-compiler=(CC=x86_64-linux-gnu-gcc-14)
-if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=(LLVM=1); fi
-# clang warns of a header of the kernel's there (include/asm-generic/io.h).
-if grep -q '^CONFIG_UML=y' /kernel/build/.config; then compiler+=(ARCH=um KCFLAGS=-Wno-null-pointer-arithmetic); fi
-# shellcheck disable=SC2086 # words are objects
-exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "${compiler[@]}" -j"$(nproc)" "$@" ${RPCRDMA_TARGET:-modules}
+built_with=$(scripts/built-with.sh /kernel/build/.config)
+# shellcheck disable=SC2086 # words are variables, and objects
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" $built_with -j"$(nproc)" "$@" ${RPCRDMA_TARGET:-modules}

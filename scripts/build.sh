@@ -14,9 +14,15 @@ mkdir -p "$top/build"
 exec 9>"$top/build/lock"
 flock 9
 log=$top/build/module.log built=$top
-make=(make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 -j"$(nproc)" modules)
-if [ -n "${KERNEL:-}" ]; then built=$top/build/$KERNEL make=(scripts/build-copy.sh "$KERNEL"); fi
-[ -n "${KERNEL:-}" ] || "$top/scripts/objects.sh" "$top" "$(basename "$(kernel_dir "$(root_dir)")")"
+if [ -n "${KERNEL:-}" ]; then
+	built=$top/build/$KERNEL make=(scripts/build-copy.sh "$KERNEL")
+else
+	kernel=$(kernel_dir "$(root_dir)")
+	built_with=$("$top/scripts/built-with.sh" "$kernel/build/.config")
+	# shellcheck disable=SC2206 # one word is one variable
+	make=(make -s -C /kernel/source O=/kernel/build M=/src $built_with -j"$(nproc)" modules)
+	"$top/scripts/objects.sh" "$top" "$(basename "$kernel")"
+fi
 stage "modules: compiling"
 "$top/scripts/enter" "${make[@]}" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "the modules do not compile; the log is $log"; }
 grep -v "^Skipping BTF" "$log" >&2 || true

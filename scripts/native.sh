@@ -33,6 +33,6 @@ release=$(cat "$kdir/include/config/kernel.release")
 # A kernel of one's own may be named in any way.
 flavour=$(flavour_of "$release")
 if grep -q '^CONFIG_PREEMPT_RT=y' "$kdir/.config"; then flavour=rt; fi
-tried "$release" "$flavour" || untried "$release" >&2
+tried "$release" "$flavour" "$(configured_for "$kdir/.config")" || untried "$release" >&2
 
 "$here/objects.sh" "$here/.." "$kdir $release"

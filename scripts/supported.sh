@@ -17,6 +17,8 @@ oldest=$(oldest_series)
 [ -e "$kdir/Makefile" ] || refuse "there are no kernel headers at $kdir"
 release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null) || refuse "the kernel at $kdir is not configured"
 grep -qs '^CONFIG_RUST=y' "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_RUST"
+configured_for "$kdir/.config" >/dev/null ||
+	refuse "kernel $release at $kdir is for none of the architectures that this project knows: $(architectures | cut -f1 | xargs)"
 for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
 	grep -qs "^CONFIG_$option=[ym]" "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_$option"
 done

@@ -10,6 +10,7 @@ report of a fault, or the machine had to be killed.
 
 import argparse
 import fcntl
+import platform
 import shutil
 import sys
 import tempfile
@@ -110,11 +111,13 @@ def main():
     parser.add_argument("--cpu-time", action="store_true", help="add the machines' CPU time to lines that ask for it: User-Mode Linux only")
     parser.add_argument("--systemd", type=Path, metavar="DISK", help="start the systemd of the root, with an eth0; this file has what is written "
                         "to the root, also when the VM starts again: one VM of QEMU only")
-    parser.add_argument("--qemu", default="qemu-system-x86_64", help="what is started with QEMU's arguments")
+    parser.add_argument("--qemu", help="what is started with QEMU's arguments, instead of QEMU")
     parser.add_argument("--boot-limit", type=float, default=MACHINES.BOOT_SECONDS, help="seconds until a guest that did not come up is killed")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")
     options = parser.parse_args()
+    if KERNEL.architecture.machine != platform.machine():
+        sys.exit(f"vm: kernel {KERNEL.release} is for {KERNEL.architecture.name}, and the programs of the build root are for {platform.machine()}")
     options.interactive = not options.command
     options.peer_rdma = options.peer_rdma or options.rdma
     options.peer_memory = options.peer_memory or options.memory

@@ -28,11 +28,13 @@ numbers=$(make -s -C "$source" kernelversion)
 echo "${release#"$numbers"}" >"$build/localversion"
 cp "$build/.config" "$build/.config.debian"
 
-compilers=(ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 HOSTCC=gcc-14)
-make -C "$source" O="$build" "${compilers[@]}" olddefconfig
+built_with=$("$(dirname "$0")/../built-with.sh" "$headers/.config")
+# shellcheck disable=SC2086 # one word is one variable
+kbuild() { make -C "$source" O="$build" $built_with HOSTCC=gcc-14 "$@"; }
+kbuild olddefconfig
 diff <(grep '^CONFIG' "$build/.config.debian") <(grep '^CONFIG' "$build/.config") ||
 	die "the configuration is not the one that Debian's kernel was built with; the differences are above"
-make -C "$source" O="$build" "${compilers[@]}" -j"$(nproc)" modules_prepare
+kbuild -j"$(nproc)" modules_prepare
 
 utsrelease=$(sed -n 's/^#define UTS_RELEASE "\(.*\)"/\1/p' "$build/include/generated/utsrelease.h")
 [ "$utsrelease" = "$release" ] || die "modules built here would be for kernel $utsrelease, not $release"

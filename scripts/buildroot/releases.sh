@@ -2,18 +2,31 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What a kernel's release says, and which kernels are listed. Sourced, also by /bin/sh and by what DKMS builds with; who sources it
-# sets `kernel_list`, the file with the list of kernels.
+# sets `kernel_list`, the file with the list of kernels. The table of architectures is beside that.
 #
 # KVER is a release, or what releases begin with, with the flavour behind it: 7.3.4+deb13-cloud-amd64, 7.3.4-cloud, 7.3-rt, 7.3.
 
-# The lines of the list, or those of one flavour: KVER, suite, flavour, architecture.
-listed() { awk -v flavour="${1:-}" '!/^(#|$)/ && (flavour == "" || $3 == flavour)' "${kernel_list:?}"; }
+# The lines of the list, or those of one flavour and architecture: KVER, suite, flavour, architecture.
+listed() {
+	awk -v flavour="${1:-}" -v architecture="${2:-}" '
+		!/^(#|$)/ && (flavour == "" || $3 == flavour) && (architecture == "" || $4 == architecture)' "${kernel_list:?}"
+}
 
 # The series of the generic kernels in the list, the newest first.
 listed_series() { listed generic | awk '{ print $1 }'; }
 
 # The oldest series that this project is for, of whichever flavour.
 oldest_series() { listed | while read -r kver _; do series_of "$kver"; done | sort -V | head -n 1; }
+
+# The lines of the table: Debian's name, what `uname -m` says, ARCH, and what QEMU is told.
+architectures() { grep -vE '^(#|$)' "${kernel_list%/*}/architectures"; }
+
+# The architecture of the kernel that was configured in $1, by Debian's name. Fails if it is none of the table.
+configured_for() {
+	architectures | while read -r name _ arch _; do
+		if grep -qs "^CONFIG_$(echo "$arch" | tr '[:lower:]' '[:upper:]')=y" "$1"; then echo "$name"; fi
+	done | grep .
+}
 
 series_of() { echo "$1" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/'; }
 
@@ -40,10 +53,10 @@ names() {
 	esac
 }
 
-# tried RELEASE [FLAVOUR]: whether the list has the series, in that flavour. The flavour of a kernel that is not Debian's does not stand
-# in its release.
+# tried RELEASE [FLAVOUR ARCHITECTURE]: whether the list has the series, in that flavour and for that architecture, which do not stand in
+# the release of a kernel that is not Debian's.
 tried() {
-	listed "${2:-$(flavour_of "$1")}" | awk -v series="$(series_of "$1")" '
+	listed "${2:-$(flavour_of "$1")}" "${3:-amd64}" | awk -v series="$(series_of "$1")" '
 		match($1, /^[0-9]+\.[0-9]+/) && substr($1, 1, RLENGTH) == series { found = 1 } END { exit !found }'
 }
 

@@ -16,11 +16,30 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 SRC = Path("/src")
 CACHE = Path("/cache/vm")
 TIMED_OUT = 124  # As timeout(1) says it.
 DIED = 125
+
+
+class Architecture(NamedTuple):
+    """A line of the table of architectures."""
+
+    name: str
+    machine: str
+    arch: str
+    qemu: str
+    board: str
+    console: str
+
+
+def architecture(config):
+    """Returns the architecture of the kernel with these lines in its configuration."""
+    table = (SRC / "scripts/buildroot/architectures").read_text().splitlines()
+    rows = (Architecture(*line.split()) for line in table if line and not line.startswith("#"))
+    return next(row for row in rows if f"CONFIG_{row.arch.upper()}=y" in config)
 
 
 class Kernel:
@@ -31,6 +50,7 @@ class Kernel:
         built = Path("/kernel/install").is_dir()
         self.release = Path("/kernel/build/include/config/kernel.release").read_text().strip()
         self.config = set(Path("/kernel/build/.config").read_text().splitlines())
+        self.architecture = architecture(self.config)
         self.name = self.release.partition("-")[2] if built else ""  # As KERNEL= has it; the stock kernel has none.
         self.stock = not built
         self.checks = self.name.endswith("debug")  # It looks for faults, and is slow.

@@ -9,6 +9,7 @@ from pathlib import Path
 from . import CACHE, KERNEL, SRC, Machine, digest, initramfs
 from .shares import shares
 
+ARCHITECTURE = KERNEL.architecture
 ACCELERATION = {
     "kvm": ["-accel", "kvm", "-cpu", "host"],
     "tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"],
@@ -28,8 +29,8 @@ def kvm_works():
     verdict = CACHE / f"kvm-{digest(Path('/proc/sys/kernel/random/boot_id').read_text())}"
     if not verdict.exists():
         # Without a root the kernel panics, and -no-reboot makes that an orderly exit.
-        command = ["qemu-system-x86_64", "-M", "q35", "-accel", "kvm", "-cpu", "host", "-m", "512M", "-display", "none",
-                   "-no-reboot", "-serial", "stdio", "-kernel", KERNEL.image, "-append", "console=ttyS0 panic=-1"]
+        command = [ARCHITECTURE.qemu, "-M", ARCHITECTURE.board, "-accel", "kvm", "-cpu", "host", "-m", "512M", "-display", "none",
+                   "-no-reboot", "-serial", "stdio", "-kernel", KERNEL.image, "-append", f"console={ARCHITECTURE.console} panic=-1"]
         try:
             text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30).stdout
         except subprocess.TimeoutExpired:
@@ -56,7 +57,7 @@ class Qemu(Machine):
         accel = options.accel
         if accel == "auto":
             accel = "kvm" if kvm_works() else "tcg"
-        append = "console=ttyS0 loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
+        append = f"console={ARCHITECTURE.console} loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
         # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
         append += " no_timer_check tsc=nowatchdog"
         if KERNEL.checks:
@@ -76,7 +77,7 @@ class Qemu(Machine):
         if role != "single":
             self.shares.add("pair", run / "pair", writable=True)
         self.command = [
-            options.qemu, "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
+            options.qemu or ARCHITECTURE.qemu, "-M", ARCHITECTURE.board, "-nodefaults", "-display", "none", "-no-reboot",
             *ACCELERATION[accel],
             "-smp", str(options.smp), "-m", self.memory,
             "-kernel", str(KERNEL.image), "-initrd", str(initramfs(*self.shares.modules, *modules)),

@@ -97,7 +97,7 @@ make_tree() {
 	fi
 }
 
-[ "$(uname -m)" = x86_64 ] || skip "this machine is $(uname -m); only x86-64 kernels are supported"
+[ "$(uname -m)" = x86_64 ] || skip "this machine is $(uname -m); the package is for x86-64 machines only"
 said=$(scripts/supported.sh "$headers") || skip "$said"
 # DKMS would take such a file for the kernel's own module, and put it back when it is removed.
 left=

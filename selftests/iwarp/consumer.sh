@@ -10,7 +10,6 @@ copy=build/$1
 
 mkdir -p "$copy"
 cp -u selftests/iwarp/consumer/* "$copy"
-compiler=(CC=x86_64-linux-gnu-gcc-14)
-if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=(LLVM=1); fi
-if grep -q '^CONFIG_UML=y' /kernel/build/.config; then compiler+=(ARCH=um KCFLAGS=-Wno-null-pointer-arithmetic); fi
-exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "${compiler[@]}" -j"$(nproc)" modules
+built_with=$(scripts/built-with.sh /kernel/build/.config)
+# shellcheck disable=SC2086 # words are variables
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" $built_with -j"$(nproc)" modules

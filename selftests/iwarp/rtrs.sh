@@ -18,13 +18,12 @@ tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --transform='s,.*/\(rt
 	"$drivers/infiniband/ulp/rtrs" "$drivers/block/rnbd"
 rm -rf "${copy:?}/linux-source-$series"
 echo 'obj-y := rtrs/ rnbd/' >"$copy/Kbuild"
-compiler=(CC=x86_64-linux-gnu-gcc-14)
-flags="-I$PWD/$copy/rtrs"
-if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=(LLVM=1); fi
-if grep -q '^CONFIG_UML=y' /kernel/build/.config; then compiler+=(ARCH=um) flags+=" -Wno-null-pointer-arithmetic"; fi
+built_with=$(scripts/built-with.sh /kernel/build/.config)
+flags=$(sed -n 's/.*\bKCFLAGS=//p' <<<"$built_with")" -I$PWD/$copy/rtrs"
 options=()
 for option in INFINIBAND_RTRS INFINIBAND_RTRS_CLIENT INFINIBAND_RTRS_SERVER BLK_DEV_RNBD_CLIENT BLK_DEV_RNBD_SERVER; do
 	options+=("CONFIG_$option=m")
 done
-make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "${compiler[@]}" KCFLAGS="$flags" "${options[@]}" -j"$(nproc)" modules
+# shellcheck disable=SC2086 # words are variables
+make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" $built_with KCFLAGS="$flags" "${options[@]}" -j"$(nproc)" modules
 printf '%s\n' "$release" >"$copy/.built-for"

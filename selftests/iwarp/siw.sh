@@ -14,5 +14,7 @@ copy=build/siw siw=drivers/infiniband/sw/siw
 rm -rf "$copy"
 mkdir -p "$copy"
 tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$copy" --strip-components=5 "linux-source-$series/$siw"
-make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" CONFIG_RDMA_SIW=m CC=x86_64-linux-gnu-gcc-14 -j"$(nproc)" modules
+built_with=$(scripts/built-with.sh /kernel/build/.config)
+# shellcheck disable=SC2086 # words are variables
+make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" CONFIG_RDMA_SIW=m $built_with -j"$(nproc)" modules
 printf '%s\n' "$release" >"$copy/.built-for"

@@ -57,7 +57,7 @@ headers() {
 	mkdir -p "$work/kernel/include/config" "$work/kernel/rust"
 	touch "$work/kernel/Makefile"
 	echo "$1" >"$work/kernel/include/config/kernel.release"
-	printf 'CONFIG_%s\n' RUST=y SUNRPC=m INFINIBAND=m INFINIBAND_ADDR_TRANS=y >"$work/kernel/.config"
+	printf 'CONFIG_%s\n' X86_64=y RUST=y SUNRPC=m INFINIBAND=m INFINIBAND_ADDR_TRANS=y >"$work/kernel/.config"
 	printf 'rust\0\0\0\tArustc 1.85.1 (4eb161250 2025-03-15) (built from a source tarball)\301\2' >"$work/kernel/rust/libkernel.rmeta"
 }
 
@@ -83,6 +83,18 @@ headers 7.3.4+deb13-amd64
 sed -i /ADDR_TRANS/d "$work/kernel/.config"
 native
 claim 'without the RDMA connection manager: refused' refused 'built without CONFIG_INFINIBAND_ADDR_TRANS' 'make module'
+headers 7.3.4+deb13-amd64
+sed -i s/X86_64/PPC64/ "$work/kernel/.config"
+native
+claim 'of an architecture that is not in the table: refused' refused 'none of the architectures that this project knows: amd64 arm64' 'make module'
+headers 7.3.4+deb13-arm64
+sed -i s/X86_64/ARM64/ "$work/kernel/.config"
+native
+claim 'a kernel for arm64, which is not in the list: tried with a warning' warned 7.3.4+deb13-arm64
+headers 7.3.9
+sed -i s/X86_64/ARM64/ "$work/kernel/.config"
+native
+claim 'so is one whose name does not say that' warned 7.3.9
 headers 7.1.9
 native
 claim 'older than the list: refused' refused 'kernel 7.1.9' 'too old'
@@ -150,6 +162,24 @@ mkdir -p "$work/dkms/lib/modules/7.3.4+deb13-amd64/updates/dkms"
 touch "$work/dkms/lib/modules/7.3.4+deb13-amd64/updates/dkms/rpcrdma.ko.xz"
 run "$tree/scripts/install.sh" "$work/dkms"
 claim 'not installed beside what DKMS built' refused updates/dkms/rpcrdma.ko.xz 'apt remove rpcrdma-rust-dkms'
+
+# What tells make for which architecture, and by which compiler.
+built_with() {
+	printf 'CONFIG_%s\n' "$@" >"$work/config"
+	run "$tree/scripts/built-with.sh" "$work/config" && said=$(xargs <<<"$said")
+}
+built_with X86_64=y CC_IS_GCC=y 'CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"'
+claim 'a kernel is built by its own gcc' chosen 'ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 CROSS_COMPILE=x86_64-linux-gnu-'
+built_with ARM64=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"'
+claim 'one for arm64 by that for arm64' chosen 'ARCH=arm64 CC=aarch64-linux-gnu-gcc-14 CROSS_COMPILE=aarch64-linux-gnu-'
+built_with X86_64=y CC_IS_GCC=y 'CC_VERSION_TEXT="gcc (Debian 14.2.0-19) 14.2.0"'
+claim 'a gcc without a prefix has tools without one' chosen 'ARCH=x86_64 CC=gcc CROSS_COMPILE='
+built_with ARM64=y CC_IS_CLANG=y 'CC_VERSION_TEXT="Debian clang version 19.1.7"'
+claim 'a kernel that clang built is built by LLVM' chosen 'ARCH=arm64 LLVM=1'
+built_with UML=y X86_64=y CC_IS_CLANG=y
+claim 'User-Mode Linux is an architecture of its own' chosen 'ARCH=um KCFLAGS=-Wno-null-pointer-arithmetic LLVM=1'
+built_with PPC64=y CC_IS_GCC=y
+claim 'an architecture that is not in the table: refused' refused 'none of: amd64 arm64' ''
 
 # What was built for one kernel is not taken for another's.
 echo object >"$tree/rust/main.o"

@@ -26,7 +26,6 @@ if [ "$(cat "$copy/.source-of" 2>/dev/null)" != "$source_of" ]; then
 	printf '%s\n' "$source_of" >"$copy/.source-of"
 fi
 cp -u selftests/strict/{Kbuild,*.[ch]} "$copy"
-compiler=(CC=x86_64-linux-gnu-gcc-14)
-if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=(LLVM=1); fi
-if grep -q '^CONFIG_UML=y' /kernel/build/.config; then compiler+=(ARCH=um KCFLAGS=-Wno-null-pointer-arithmetic); fi
-exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "${compiler[@]}" CONFIG_RDMA_RXE=m -j"$(nproc)" modules
+built_with=$(scripts/built-with.sh /kernel/build/.config)
+# shellcheck disable=SC2086 # words are variables
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" $built_with CONFIG_RDMA_RXE=m -j"$(nproc)" modules
