@@ -61,7 +61,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What senders count, one after the other, as they own `XPRT_LOCKED`.
+    /// The counters of senders, which add one after the other, as they own `XPRT_LOCKED`.
     #[repr(align(64))]
     SendCounters: SerialCounter {
         /// Read chunks, including Position-Zero Read chunks.
@@ -80,7 +80,7 @@ counters! {
 }
 
 counters! {
-    /// What completion handlers count with each reply, one after the other: those of a connection
+    /// The counters of completion handlers, which add one after the other: those of a connection
     /// run one at a time, and the last connection is drained before there is another.
     #[repr(align(64))]
     ReplyCounters: SerialCounter {
@@ -92,7 +92,7 @@ counters! {
 }
 
 counters! {
-    /// What most RPCs do not count, in any context.
+    /// The counters that most RPCs leave alone, of any context.
     #[repr(align(64))]
     RareCounters: Counter {
         /// Calls that could not be marshalled.

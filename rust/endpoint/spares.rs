@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair has for the next Send or transfer: free Send buffers, and empty transfers.
+//! The spares of a queue pair for its next Sends and transfers: free Send buffers, and empty
+//! transfers.
 //!
 //! They have a lock of their own. The lock of the Send queue is held while the device is notified,
 //! and RPCs that are about to be sent must not wait for that.

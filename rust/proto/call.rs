@@ -147,7 +147,7 @@ pub struct Call<'a> {
     pub lists: Lists<'a>,
 }
 
-/// What [`parse`] found in the message of a [`Call`], without a borrow of the message: from both,
+/// The findings of [`parse`] in the message of a [`Call`], without a borrow of it: from both,
 /// the `Call` can be had again without parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {

@@ -31,7 +31,7 @@ use crate::{
 /// Its methods are called with the queue's lock held. They must neither sleep nor drop values whose
 /// drop sleeps.
 pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
-    /// What the layer above uses without the queue's lock ([`QueuePair::spares`]).
+    /// The part that the layer above uses without the queue's lock ([`QueuePair::spares`]).
     ///
     /// [`QueuePair::spares`]: crate::QueuePair::spares
     type Spares: Send + Sync + 'static;

@@ -137,8 +137,8 @@ pub(super) fn for_each_run(
     Ok(())
 }
 
-/// What of a call its reply depends on. The call is parsed once, but the parser's result borrows
-/// the message.
+/// The part of a call that its reply depends on. The call is parsed once, but the parser's result
+/// borrows the message.
 #[derive(Clone, Copy)]
 pub(super) enum ParsedCall {
     /// A call without chunks, with this XID.
@@ -170,7 +170,7 @@ impl ParsedCall {
 pub(crate) struct CallContext {
     /// The index of its message among the lent ones.
     pub(super) lent: usize,
-    /// What of the call the reply depends on.
+    /// The part of the call that the reply depends on.
     pub(super) parsed: ParsedCall,
     /// Whether results may be reduced. RPCSEC_GSS integrity and privacy forbid it.
     pub(super) reduction: bool,

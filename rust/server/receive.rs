@@ -187,7 +187,7 @@ const _: () = assert!(MAX_RPC_HEADER_BYTES <= PAGE_SIZE);
 pub(super) struct CallInfo {
     /// The range of the message that holds the Payload stream, or its inline part.
     pub(super) inline: Range<usize>,
-    /// What of it the reply depends on.
+    /// The part of it that the reply depends on.
     pub(super) parsed: ParsedCall,
     /// Whether results may be reduced (RFC 8166, section 3.4).
     pub(super) reduction: bool,
