@@ -79,13 +79,20 @@ def complaints(found):
         if row["after"]["objects"] != row["before"]["objects"]:
             yield f"{name}: RDMA objects before {row['before']['objects']}, after {row['after']['objects']}"
         if row["kept"] > KEPT:
-            yield f"{name}: the server keeps {row['kept']} KiB: before {row['before']}, after {row['after']}"
+            yield f"{name}: the server keeps {row['kept']} KiB{grown(row)}"
         if row["begun"] and pairs(row) < row["asked"]:
             yield f"{name}: {pairs(row)} queue pairs for {row['asked']} connections: {row['said']}"
     if found["failed"]:
         yield f"the VMs failed {found['failed']}"
     elif not found["unloads"]:
         yield "the module does not unload"
+
+
+def grown(row):
+    """Returns what has grown most, in KiB: the vmalloc areas, and slab caches."""
+    before, after = ({"vmalloc areas": row[when]["vmalloc"], **row[when]["slabs"]} for when in ("before", "after"))
+    more = sorted(((size - before.get(what, 0), what) for what, size in after.items()), reverse=True)
+    return "".join(f"; {what} {by} more" for by, what in more[:8] if by > 0)
 
 
 def main():

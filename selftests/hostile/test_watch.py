@@ -9,6 +9,11 @@ from pathlib import Path
 
 import watch
 
+SLABINFO = """slabinfo - version: 2.1
+# name <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>
+kmalloc-4k             3     16   4096    8    8 : tunables    0    0    0 : slabdata      2      2      0
+kmalloc-64           640    640     64   64    1 : tunables    0    0    0 : slabdata     10     10      0
+"""
 STATUS = "Name:\tnfsd\nState:\t{state}\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t0\n"
 IDLE = "[<0>] svc_recv+0x1a/0x2b [sunrpc]\n[<0>] nfsd+0x8f/0xf0 [nfsd]\n[<0>] kthread+0xf0/0x240\n"
 WAITS = "[<0>] schedule_timeout+0x1/0x2\n[<0>] send_reply+0x12/0x34 [rpcrdma]\n[<0>] sendto+0x5/0x6 [rpcrdma]\n" + IDLE
@@ -92,6 +97,9 @@ class Watch(unittest.TestCase):
         watch.SHORT = 0.1
         self.addCleanup(setattr, watch, "SHORT", 0.5)
         self.assertEqual(self.found()["most"], 1)
+
+    def test_slab_caches_have_so_many_kib(self):
+        self.assertEqual(watch.slabs(SLABINFO), {"kmalloc-4k": 16 * watch.PAGE_KIB, "kmalloc-64": 10 * watch.PAGE_KIB})
 
     def test_others_are_not_looked_at(self):
         self.thread(1, WAITS, comm="kworker/0:1")

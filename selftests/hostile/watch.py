@@ -10,11 +10,12 @@ second counts. An idle thread is asleep in svc_recv: with that as WHERE, this mu
 that it makes.
 
 `watch.py memory`: drops caches and empty slabs, waits until memory does not change any more, and prints in KiB what is available, what
-unreclaimable slab and vmalloc areas take, and how many objects the RDMA devices have.
+unreclaimable slab and vmalloc areas and each slab cache take, and how many objects the RDMA devices have.
 """
 
 import json
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ INTERVAL = 0.1
 # What a thread makes a connection in, and how many seconds it may sleep there.
 MAKES_CONNECTION = re.compile("SvcConnection5start")
 SHORT = 0.5
+PAGE_KIB = resource.getpagesize() // 1024
 PROC = Path("/proc")
 
 
@@ -90,6 +92,13 @@ def meminfo():
     return {name.rstrip(":"): int(value) for name, value, *_ in fields}
 
 
+def slabs(slabinfo):
+    """Returns how many KiB each slab cache has, from the text of /proc/slabinfo."""
+    # name, and then objects in use, objects, octets of each, objects and pages of a slab; after `slabdata` slabs in use, and slabs.
+    rows = (line.split() for line in slabinfo.splitlines()[2:])
+    return {name: int(numbers[4]) * int(numbers[-2]) * PAGE_KIB for name, *numbers in rows}
+
+
 def memory():
     subprocess.run(["sync"], check=True)
     before, end = None, time.monotonic() + 30
@@ -108,7 +117,8 @@ def memory():
         for name, count in device.items():
             if name in ("qp", "cq", "pd", "mr", "cm_id"):
                 objects[name] = objects.get(name, 0) + count
-    return {"available": now["MemAvailable"], "slab": now["SUnreclaim"], "vmalloc": now["VmallocUsed"], "objects": objects}
+    return {"available": now["MemAvailable"], "slab": now["SUnreclaim"], "vmalloc": now["VmallocUsed"], "objects": objects,
+            "slabs": slabs(Path("/proc/slabinfo").read_text())}
 
 
 if __name__ == "__main__":
