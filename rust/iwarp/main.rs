@@ -88,6 +88,7 @@ impl kernel::Module for Iwarp {
                 provider::selftest::TESTS,
                 provider::selftest::USER_TESTS,
                 socket::selftest::TESTS,
+                memory::selftest::TESTS,
                 tcp::selftest::TESTS,
             ],
             |line| pr_info!("{line}\n"),

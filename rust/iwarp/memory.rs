@@ -5,7 +5,11 @@
 //! Memory that a process registered without the right to write may belong to files that it cannot
 //! write. Each copy says whether it writes, and the region refuses.
 
+#[cfg(RPCRDMA_SELFTEST)]
+pub(crate) mod selftest;
+
 use crate::prelude::*;
+use core::cell::Cell;
 use provider::{
     borrowed::Piece,
     driver::Regions,
@@ -20,10 +24,49 @@ use rdmap::{
     }, //
 };
 
+/// The regions of a device during a round of work.
+///
+/// The one that was named last is kept, so the segments of a message do not look for it one by one,
+/// under a lock that all connections share.
+///
+/// What that lock ordered still holds. A region that is deregistered meanwhile loses its number
+/// before another one can get it ([`Region::has_index`](region::Region::has_index)), so the other
+/// one is found as soon as a peer can name it. And whoever deregisters a region invalidates it,
+/// under the lock that each access to it takes: what is kept here is no more then than what a
+/// lookup just before would have returned.
+pub(crate) struct RoundRegions<'a> {
+    table: &'a Regions,
+    last: Cell<Option<Arc<region::Region>>>,
+}
+
+impl<'a> RoundRegions<'a> {
+    /// Begins a round.
+    pub(crate) fn new(table: &'a Regions) -> Self {
+        Self {
+            table,
+            last: Cell::new(None),
+        }
+    }
+
+    /// Calls `f` with the region of an STag, whatever its key. [`None`] if there is none.
+    fn with<R>(&self, stag: Stag, f: impl FnOnce(&region::Region) -> R) -> Option<R> {
+        let index = stag.index();
+        let kept = self.last.take().filter(|region| region.has_index(index));
+        let region = match kept {
+            Some(region) => region,
+            None => self.table.with(index, Arc::clone)?,
+        };
+        let result = f(&region);
+        self.last.set(Some(region));
+        Some(result)
+    }
+}
+
 /// The memory that the requests of a queue pair, and its peer, may access.
+#[derive(Clone, Copy)]
 pub(crate) struct RegisteredMemory<'a> {
     /// The regions of the device.
-    pub(crate) regions: &'a Regions,
+    pub(crate) regions: &'a RoundRegions<'a>,
     /// The protection domain of the queue pair.
     pub(crate) pd: region::ProtectionDomain,
     /// The access that the queue pair grants to the peer.
@@ -31,16 +74,18 @@ pub(crate) struct RegisteredMemory<'a> {
 }
 
 impl RegisteredMemory<'_> {
-    /// Returns the region of an STag, whatever its key.
-    pub(crate) fn region(&self, stag: Stag) -> Option<Arc<region::Region>> {
-        self.regions.with(stag.index(), Arc::clone)
-    }
-
-    fn lookup(&self, stag: Stag) -> Result<(Arc<region::Region>, stag::Region), stag::Denied> {
-        let region = self.region(stag).ok_or(stag::Denied::Invalid)?;
-        let registration = region.registration().ok_or(stag::Denied::Invalid)?;
-        let view = self.view(&region, &registration, stag);
-        Ok((region, view))
+    /// Calls `f` with the region of an STag, and its registration. Sleeps.
+    fn with<R>(
+        &self,
+        stag: Stag,
+        f: impl FnOnce(&region::Region, &region::Registration, stag::Region) -> Result<R, stag::Denied>,
+    ) -> Result<R, stag::Denied> {
+        let found = self.regions.with(stag, |region| {
+            let registration = region.registration().ok_or(stag::Denied::Invalid)?;
+            let view = self.view(region, &registration, stag);
+            f(region, &registration, view)
+        });
+        found.unwrap_or(Err(stag::Denied::Invalid))
     }
 
     fn view(
@@ -83,16 +128,18 @@ impl RegisteredMemory<'_> {
         access: region::Access,
         f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
-        let region = self.region(range.stag).ok_or(ENOENT)?;
-        if region.pd() != self.pd {
-            return Err(ENOENT);
-        }
         let stag::Range {
             stag,
             offset,
             length,
         } = range;
-        region.access(stag.key(), offset, length, access, f)
+        let copied = self
+            .regions
+            .with(stag, |region| match region.pd() == self.pd {
+                true => region.access(stag.key(), offset, length, access, f),
+                false => Err(ENOENT),
+            });
+        copied.unwrap_or(Err(ENOENT))
     }
 
     /// Calls `f` with each piece of a run that a request of this end names. Fails if it is of a
@@ -126,46 +173,47 @@ impl RegisteredMemory<'_> {
     /// Invalidates a region of this end. Returns false if it has no such region, or one that is
     /// registered with another key.
     pub(crate) fn invalidate_local(&self, stag: Stag) -> bool {
-        let Some(region) = self.region(stag) else {
-            return false;
-        };
         // If no valid region has the STag, the peer invalidated it just now, or nobody did: both
         // leave nothing to do.
-        region.pd() == self.pd && region.invalidate_key(stag.key())
+        let invalidated = self.regions.with(stag, |region| {
+            region.pd() == self.pd && region.invalidate_key(stag.key())
+        });
+        invalidated.unwrap_or(false)
     }
 }
 
 impl Memory for RegisteredMemory<'_> {
     fn check(&self, range: stag::Range, want: stag::Access) -> Result<(), stag::Denied> {
-        let region = self.region(range.stag).ok_or(stag::Denied::Invalid)?;
-        let registration = region.registration().ok_or(stag::Denied::Invalid)?;
-        let view = self.view(&region, &registration, range.stag);
-        view.check(range.offset, range.length, want)?;
-        match want {
-            stag::Access::ReadSink if !registration.local_write => Err(stag::Denied::Rights),
-            _ => Ok(()),
-        }
+        self.with(range.stag, |_, registration, view| {
+            view.check(range.offset, range.length, want)?;
+            match want {
+                stag::Access::ReadSink if !registration.local_write => Err(stag::Denied::Rights),
+                _ => Ok(()),
+            }
+        })
     }
 
     fn update(&self, target: stag::Range, operation: Atomic) -> Result<u64, stag::Denied> {
-        let (region, view) = self.lookup(target.stag)?;
-        view.check(target.offset, target.length, stag::Access::RemoteAtomic)?;
-        // It may have been invalidated since. The address is aligned like the offset, which was
-        // checked: both begin at the same octet of a page.
-        let updated = region.update(target.stag.key(), target.offset, |original| {
-            operation.apply(original)
-        });
-        updated.map_err(|_| stag::Denied::Invalid)
+        self.with(target.stag, |region, _, view| {
+            view.check(target.offset, target.length, stag::Access::RemoteAtomic)?;
+            // It may have been invalidated since. The address is aligned like the offset, which was
+            // checked: both begin at the same octet of a page.
+            let updated = region.update(target.stag.key(), target.offset, |original| {
+                operation.apply(original)
+            });
+            updated.map_err(|_| stag::Denied::Invalid)
+        })
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), stag::Denied> {
-        let (region, view) = self.lookup(stag)?;
-        view.check_invalidate()?;
-        // Another queue pair may have registered it anew since, with another key: the peer does not
-        // name that.
-        match region.invalidate_key(stag.key()) {
-            true => Ok(()),
-            false => Err(stag::Denied::Invalid),
-        }
+        self.with(stag, |region, _, view| {
+            view.check_invalidate()?;
+            // Another queue pair may have registered it anew since, with another key: the peer does
+            // not name that.
+            match region.invalidate_key(stag.key()) {
+                true => Ok(()),
+                false => Err(stag::Denied::Invalid),
+            }
+        })
     }
 }

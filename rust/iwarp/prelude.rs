@@ -12,7 +12,10 @@ pub(crate) use crate::{
         EstablishedConn,
         Llp, //
     },
-    memory::RegisteredMemory,
+    memory::{
+        RegisteredMemory,
+        RoundRegions, //
+    },
     stream::{
         receiver::{
             Received,

@@ -367,7 +367,7 @@ impl<L: Llp> Qp<L> {
     /// Runs one round of the stream.
     fn stream_step(this: &Arc<Self>, stream: &mut Stream<L::Established>) -> Next {
         let memory = RegisteredMemory {
-            regions: &this.shared.regions,
+            regions: &RoundRegions::new(&this.shared.regions),
             pd: this.pd,
             access: this.access(),
         };

@@ -208,10 +208,26 @@ impl Region {
         self.pd
     }
 
-    /// Returns the upper 24 bits of its STag.
+    /// Returns the upper 24 bits of its STag, or 0 if it has none any more.
     #[inline]
     pub fn index(&self) -> u32 {
         self.index.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether these are the upper 24 bits of its STag.
+    ///
+    /// Once another region may have them, that is false for whoever has heard of the other one: the
+    /// table's lock orders [`Self::retire`] before the other one is in the table, and only then can
+    /// its consumer tell somebody.
+    #[inline]
+    pub fn has_index(&self, index: u32) -> bool {
+        index != 0 && self.index() == index
+    }
+
+    /// Takes away the upper 24 bits of its STag, before the table may give them to another region.
+    /// Returns them.
+    pub(crate) fn retire(&self) -> u32 {
+        self.index.swap(0, Ordering::Relaxed)
     }
 
     /// Sets the upper 24 bits of its STag.
@@ -601,7 +617,7 @@ impl<D: Driver> Operations<D> {
                 Ok(stag)
             });
             let undo = || {
-                data.regions.remove(region.index());
+                data.regions.remove(region.retire());
                 region.invalidate();
             };
             let stag = answered.inspect_err(|_| undo())?;
@@ -636,7 +652,7 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The pointer came from `into_raw`, and the core deregisters a region once.
         let ib_mr = unsafe { KBox::from_raw(mr.cast::<IbMr>()) };
         if let Some(region) = &ib_mr.region {
-            data.regions.remove(region.index());
+            data.regions.remove(region.retire());
             region.invalidate();
         }
         0

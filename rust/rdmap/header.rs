@@ -260,12 +260,18 @@ impl Header {
     /// The length of an untagged header in octets, which is the longer one.
     pub const UNTAGGED_LEN: usize = 18;
 
+    /// Returns whether a segment that begins with this octet is tagged: it needs no Receive.
+    #[inline]
+    pub const fn is_tagged(control: u8) -> bool {
+        control & TAGGED != 0
+    }
+
     /// Returns the length in octets of the header that begins with this octet.
     #[inline]
     pub const fn len_of(control: u8) -> usize {
-        match control & TAGGED {
-            0 => Self::UNTAGGED_LEN,
-            _ => Self::TAGGED_LEN,
+        match Self::is_tagged(control) {
+            false => Self::UNTAGGED_LEN,
+            true => Self::TAGGED_LEN,
         }
     }
 

@@ -105,8 +105,14 @@ impl<O: Order> Receiver<'_, '_, O> {
         length: usize,
         mut copy: impl FnMut(usize, Piece<'_>) -> Result,
     ) -> Result<Handled> {
-        // The Receive of a Send was posted before the peer could know that it may send.
-        self.take_receives(head);
+        // The Receive of a Send was posted before the peer could know that it may send. A tagged
+        // segment needs none.
+        if !head
+            .first()
+            .is_some_and(|control| header::Header::is_tagged(*control))
+        {
+            self.take_receives(head);
+        }
         let place = match self.rx.segment(key, head, length, self.memory) {
             Ok(place) => place,
             Err(rx::Refusal::Fault(fault)) => {

@@ -227,7 +227,7 @@ impl Bench {
 
     fn round(&mut self) -> StreamProgress {
         let memory = RegisteredMemory {
-            regions: &self.shared.regions,
+            regions: &RoundRegions::new(&self.shared.regions),
             pd: Consumer::PD,
             access: AccessFlags {
                 remote_read: true,

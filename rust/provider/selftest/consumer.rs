@@ -259,7 +259,10 @@ fn register(
     access: AccessFlags,
 ) -> Result<(Arc<Region>, u32)> {
     let region = Region::new(Consumer::PD, pages.len())?;
-    let index = regions.insert(|_| region.clone())?;
+    let index = regions.insert(|index| {
+        region.set_index(index);
+        region.clone()
+    })?;
     region.map_pages(pages)?;
     region.register(Registration {
         key: KEY,
@@ -310,6 +313,11 @@ impl Target {
     /// Returns the STag.
     pub fn stag(&self) -> u32 {
         self.stag
+    }
+
+    /// Takes its number away, as the first half of a deregistration does.
+    pub fn lose_number(&self, regions: &Regions) {
+        regions.remove(self.region.retire());
     }
 
     /// Returns the octets as they are now.
