@@ -384,7 +384,8 @@ impl CompletionQueue {
     /// Reserves room for the requests of a queue, all of which may complete at once: when a
     /// connection ends. A consumer that shares a completion queue among many expects fewer
     /// (nvmet-rdma). As requests keep their [places](sources), no completion is ever lost, and what
-    /// many queue pairs share needs its room once. A process has the room that it asked for. Sleeps.
+    /// many queue pairs share needs its room once. A process has the room that it asked for.
+    /// Sleeps.
     pub(crate) fn reserve(
         &self,
         polled: &Arc<Polled>,

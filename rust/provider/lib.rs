@@ -58,6 +58,7 @@ pub mod selftest;
 mod srq;
 pub mod table;
 mod user;
+mod work_queue;
 pub mod wr;
 
 pub use device::RdmaLinkType;

@@ -18,11 +18,6 @@ use crate::{
     device,
     driver::Driver,
     errno,
-    queue::{
-        decoded,
-        post,
-        WorkQueue, //
-    },
     region::ProtectionDomain,
     user::{
         rings::{
@@ -31,6 +26,11 @@ use crate::{
         },
         Call,
         QuotaShare, //
+    },
+    work_queue::{
+        decoded,
+        post,
+        WorkQueue, //
     },
     wr::ReceiveRequest, //
 };
