@@ -168,8 +168,17 @@ pub fn traffic(device: &Device) -> Outcome {
 /// Processes that are killed at the same time.
 const VICTIMS: u64 = 4;
 
-/// Kills processes, one after the other. `at_work` counts those that had requests carried out.
-fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
+/// Counts of what the killers have seen.
+#[derive(Default)]
+struct Seen {
+    /// Processes that had requests carried out.
+    at_work: AtomicU64,
+    /// The longest time that one took to go, in ms.
+    longest_ms: AtomicU64,
+}
+
+/// Kills processes, one after the other.
+fn kill_some(kills: u64, mut numbers: Numbers, seen: &Seen) -> Outcome {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     for kill in 0..kills {
         let mut process = Command::new(&program)
@@ -184,7 +193,7 @@ fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
             let read = BufReader::new(output).read_line(&mut line);
             read.map_err(|error| error.to_string())?;
             expect(&format!("{line:?} says that it runs"), line == "runs\n")?;
-            at_work.fetch_add(1, Ordering::Relaxed);
+            seen.at_work.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(Duration::from_micros(numbers.below(60_000)));
         let start = Instant::now();
@@ -193,6 +202,8 @@ fn kill_some(kills: u64, mut numbers: Numbers, at_work: &AtomicU64) -> Outcome {
             .map_err(|error| format!("it has ended itself: {error}"))?;
         let status = process.wait().map_err(|error| error.to_string())?;
         let took = start.elapsed();
+        seen.longest_ms
+            .fetch_max(took.as_millis() as u64, Ordering::Relaxed);
         expect("it did not end by itself", status.code().is_none())?;
         expect(
             &format!("process {kill} of {kills} is gone in time, and not after {took:?}"),
@@ -209,15 +220,15 @@ fn processes_are_killed_at_any_time(device: &Device) -> Outcome {
     let kills: u64 = number("KILLS").unwrap_or(20);
     let seed = number("SEED").unwrap_or(std::process::id().into());
     println!("the seed is {seed}");
-    let at_work = AtomicU64::new(0);
+    let seen = Seen::default();
     let start = Instant::now();
     thread::scope(|scope| {
         let killers: Vec<_> = (0..VICTIMS)
             .map(|killer| {
                 let share = (kills + killer) / VICTIMS;
                 let numbers = Numbers::new(seed.wrapping_mul(VICTIMS).wrapping_add(killer + 1));
-                let at_work = &at_work;
-                scope.spawn(move || kill_some(share, numbers, at_work))
+                let seen = &seen;
+                scope.spawn(move || kill_some(share, numbers, seen))
             })
             .collect();
         let ends = killers.into_iter().map(|killer| killer.join());
@@ -225,10 +236,11 @@ fn processes_are_killed_at_any_time(device: &Device) -> Outcome {
         // All of them are waited for.
         ends.fold(Ok(()), Outcome::and)
     })?;
-    let at_work = at_work.load(Ordering::Relaxed);
     println!(
-        "{kills} were killed in {} s, {at_work} of them at work",
-        start.elapsed().as_secs()
+        "{kills} were killed in {} s, {} of them at work; the slowest took {} ms to go",
+        start.elapsed().as_secs(),
+        seen.at_work.load(Ordering::Relaxed),
+        seen.longest_ms.load(Ordering::Relaxed),
     );
     works(device)
 }
