@@ -169,13 +169,13 @@ has_cgroups() {
 # in_group COMMAND: one of the process's commands, in the cgroup. Nothing else of this machine is there.
 in_group() {
 	# shellcheck disable=SC2016 # the inner shell expands them
-	DEVICE=$device timeout "$limit" bash -c 'echo $$ >"$0"/cgroup.procs && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+	DEVICE=$device timeout "$limit" bash -c 'ulimit -n 8192; echo $$ >"$0"/cgroup.procs && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
 		--inh-caps=-all --no-new-privs "$@"' "$group" "$user" "$@"
 }
 of_kernel() { sed -n 's/^kernel //p' "$group"/memory.stat; }
 killed() { sed -n 's/^oom_kill //p' "$1"; }
-# charged KIND: queues of that kind fill the memory of a cgroup. The process has ENOMEM, or is killed as by any memory of its cgroup, and
-# nobody else is; what it had comes back.
+# charged KIND: queues of that kind, or connections, fill the memory of a cgroup. The process has ENOMEM, or is killed as by any memory of
+# its cgroup, and nobody else is; what it had comes back.
 charged() {
 	local group=$cgroups/charged most=$((64 << 20)) status=0 octets before tries=100
 	mkdir $group && echo $most >$group/memory.max || return
@@ -183,7 +183,7 @@ charged() {
 	before=$(killed /proc/vmstat)
 	in_group rings "$1" >/tmp/rings.log 2>/tmp/rings.errors || status=$?
 	octets=$(tail -n 1 /tmp/rings.log)
-	echo "it ends with $status, $octets octets in rings; $(of_kernel) octets of the kernel are charged then"
+	echo "it ends with $status, $octets octets; $(of_kernel) octets of the kernel are charged then"
 	cat /tmp/rings.errors $group/memory.events
 	[ $status -eq 0 ] || [ $status -eq 137 ] || return
 	[ $(($(killed /proc/vmstat) - before)) -eq "$(killed $group/memory.events)" ] || { echo "others are killed"; return 1; }
@@ -211,7 +211,10 @@ for_the_kernel() {
 	local status=0
 	timeout 20 rmmod iwarp && modprobe iwarp user=0 && again || return
 	! grep -x $device /sys/class/infiniband_verbs/uverbs*/ibdev || { echo "there is a device for programs"; return 1; }
-	not hostile "${cases[0]}" >/tmp/refused 2>&1 && grep "no uverbs device is of $device" /tmp/refused || { cat /tmp/refused; return 1; }
+	if ! not hostile "${cases[0]}" >/tmp/refused 2>&1 || ! grep "no uverbs device is of $device" /tmp/refused; then
+		cat /tmp/refused
+		return 1
+	fi
 	serve && goes_there_and_back || status=$?
 	stop_serving || status=$?
 	timeout 20 rmmod iwarp && modprobe iwarp && again && return $status
@@ -236,7 +239,7 @@ closed_by_udev() {
 	chmod 666 /dev/infiniband/{uverbs*,rdma_cm} && hostile "${cases[0]}" && return $status
 }
 
-plan $((${#cases[@]} + 18))
+plan $((${#cases[@]} + 19))
 echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
@@ -264,9 +267,11 @@ if has_cgroups; then
 		check "rings are charged to the cgroup of the process, those of a $kind" charged $kind
 	done
 	# Shows T10.
+	check "the memory of a connection is charged to the cgroup of the process" charged connection
+	# Shows T10.
 	check "objects are counted in the cgroup of the process" counted
 else
-	for kind in cq srq qp object; do skip "cgroup of a process, $kind" "this kernel has no cgroups for memory and RDMA"; done
+	for kind in cq srq qp connection object; do skip "cgroup of a process, $kind" "this kernel has no cgroups for memory and RDMA"; done
 fi
 # Shows T22.
 check "a rule of udev closes the device to users" closed_by_udev

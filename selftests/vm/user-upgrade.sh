@@ -15,7 +15,7 @@ if ! modprobe -a iwarp rdma_ucm ib_uverbs || ! modprobe dummy numdummies=0; then
 device=iw9 limit=300
 [[ $KERNEL != *debug ]] || limit=600
 add() { rdma link add $device type $type netdev u0; }
-ip link add u0 type dummy && ip address add 10.10.0.1/24 dev u0 && ip link set u0 up && add || cannot_run "there is a device"
+if ! ip link add u0 type dummy || ! ip address add 10.10.0.1/24 dev u0 || ! ip link set u0 up || ! add; then cannot_run "there is a device"; fi
 
 # run_user COMMAND...: of the hostile process, as nobody in particular.
 run_user() {
@@ -35,11 +35,15 @@ begins() {
 }
 # One that uses the device all the time, one that waits for what becomes of it, and one that has objects and waits for input.
 mkfifo /tmp/input
+# shellcheck disable=SC2034 # whoever reads finds no end as long as this is open
 begin() { exec {input}<>/tmp/input && begins traffic traffic && begins waits device-goes && begins holds victim; }
 go_on() {
 	local name
 	for name in ${1:-traffic waits holds}; do
-		[ -s "/tmp/$name.log" ] && [ ! -e "/tmp/$name.ended" ] || { cat "/tmp/$name.log"; return 1; }
+		if [ ! -s "/tmp/$name.log" ] || [ -e "/tmp/$name.ended" ]; then
+			cat "/tmp/$name.log"
+			return 1
+		fi
 	done
 }
 # ends NAME STATUS: it ends by itself, in that way.

@@ -12,6 +12,7 @@ use std::time::Instant;
 use crate::case::cases;
 use crate::case::expect;
 use crate::case::Outcome;
+use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry;
 use crate::kernel::Errno;
@@ -101,6 +102,22 @@ pub fn rings(device: &Device, kind: &str) -> Outcome {
         println!("{all}");
     };
     expect(&format!("errno {errno} is ENOMEM"), errno == ENOMEM)
+}
+
+/// Opens connections until the kernel refuses more, or ends the process, and says after each two
+/// how many octets the buffers of all of them have, by which they send over TCP.
+pub fn connections(device: &Device) -> Outcome {
+    const OCTETS: usize = 128 << 10;
+    let mut pairs = Vec::new();
+    let reason = loop {
+        match pair(device, 1) {
+            Ok(ends) => pairs.push(ends),
+            Err(reason) => break reason,
+        }
+        println!("{}", pairs.len() * 2 * OCTETS);
+    };
+    eprintln!("{reason}");
+    Ok(())
 }
 
 /// Makes as many contexts and protection domains as the kernel lets it, says how many, and keeps

@@ -91,6 +91,7 @@ fn main() -> ExitCode {
         ["device-goes"] => device().and_then(|device| events::device_goes(&device)),
         ["fills"] => device().and_then(|device| limits::fills(&device)),
         // What it runs in cgroups.
+        ["rings", "connection"] => device().and_then(|device| limits::connections(&device)),
         ["rings", kind] => device().and_then(|device| limits::rings(&device, kind)),
         ["objects"] => device().and_then(|device| limits::objects(&device)),
         _ => Err("usage: user list|run NAME".into()),
