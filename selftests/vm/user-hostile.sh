@@ -169,8 +169,8 @@ has_cgroups() {
 # in_group COMMAND: one of the process's commands, in the cgroup. Nothing else of this machine is there.
 in_group() {
 	# shellcheck disable=SC2016 # the inner shell expands them
-	DEVICE=$device timeout "$limit" bash -c 'ulimit -n 8192; echo $$ >"$0"/cgroup.procs && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
-		--inh-caps=-all --no-new-privs "$@"' "$group" "$user" "$@"
+	DEVICE=$device ADDRESS=10.10.0.1 timeout "$limit" bash -c 'ulimit -n 8192; echo $$ >"$0"/cgroup.procs && exec setpriv \
+		--reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --no-new-privs "$@"' "$group" "$user" "$@"
 }
 of_kernel() { sed -n 's/^kernel //p' "$group"/memory.stat; }
 killed() { sed -n 's/^oom_kill //p' "$1"; }
