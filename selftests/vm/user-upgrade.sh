@@ -57,19 +57,19 @@ ends() {
 file=$(modinfo -n iwarp)
 srcversion() { cat /sys/module/iwarp/srcversion; }
 installed() { modinfo -F srcversion iwarp; }
-before=$(srcversion)
-other=$(tr 0-9A-F 1-9A-F0 <<<"$before")
+loaded=$(srcversion)
+other=$(tr 0-9A-F 1-9A-F0 <<<"$loaded")
 # Another build has another number. The file is a new one, as what is loaded may have been read from the other.
 installs() {
-	LC_ALL=C sed "s/srcversion=$before/srcversion=$other/" "$file" >/tmp/iwarp.ko && mv /tmp/iwarp.ko "$file" && [ "$(installed)" = "$other" ] &&
-		[ "$(srcversion)" = "$before" ] && sleep 1 && go_on
+	LC_ALL=C sed "s/srcversion=$loaded/srcversion=$other/" "$file" >/tmp/iwarp.ko && mv /tmp/iwarp.ko "$file" && [ "$(installed)" = "$other" ] &&
+		[ "$(srcversion)" = "$loaded" ] && sleep 1 && go_on
 }
 status() { "$scripts/packaging/rpcrdma-status" >/tmp/status; cat /tmp/status; }
 both_are_named() {
 	status
 	grep -q 'Another build of iwarp.ko runs than is installed' /tmp/status && [ "$(grep -c "process [0-9]*, on $device\$" /tmp/status)" -ge 3 ]
 }
-old_build_serves() { works && [ "$(srcversion)" = "$before" ] && go_on; }
+old_build_serves() { works && [ "$(srcversion)" = "$loaded" ] && go_on; }
 # Nobody is asked, and nobody keeps it: not those who wait for events, and not those who do nothing.
 goes() { timeout 20 modprobe -r iwarp && ! rdma link show | grep $device && [ ! -e /sys/module/iwarp ]; }
 comes_back() { add && [ "$(srcversion)" = "$(installed)" ] && works && go_on holds; }
