@@ -450,7 +450,7 @@ fn region_of_the_own_ring(device: &Device) -> Outcome {
 
 // Shows T7.
 fn payload_that_changes_while_it_is_sent(device: &Device) -> Outcome {
-    beside_others(device, |stop| {
+    beside_others(device, 2, |stop| {
         let (mut client, mut server) = pair(device, 16)?;
         let len = 64 * PAGE;
         let source = client.qp.context.buffer(len, LOCAL_WRITE)?;

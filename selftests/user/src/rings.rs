@@ -226,7 +226,7 @@ fn entries_of_any_octets(device: &Device) -> Outcome {
 
 // Shows T3.
 fn entries_that_change_while_they_are_taken(device: &Device) -> Outcome {
-    beside_others(device, |stop| {
+    beside_others(device, 2, |stop| {
         let context = Context::open(&device.name)?;
         let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
         let secret = Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE)?;
@@ -287,7 +287,7 @@ fn entries_that_change_while_they_are_taken(device: &Device) -> Outcome {
 
 // Shows T4.
 fn flags_that_are_always_set(device: &Device) -> Outcome {
-    beside_others(device, |stop| {
+    beside_others(device, 2, |stop| {
         let context = Context::open(&device.name)?;
         let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
         while !stop.load(Ordering::Relaxed) {
@@ -342,10 +342,11 @@ fn flags_that_are_always_set(device: &Device) -> Outcome {
 
 // Shows T16.
 fn doorbells_from_many_threads(device: &Device) -> Outcome {
-    beside_others(device, |stop| {
+    const THREADS: usize = 50;
+    beside_others(device, THREADS, |stop| {
         let (client, _server) = pair(device, 4)?;
         thread::scope(|scope| {
-            for _ in 0..50 {
+            for _ in 0..THREADS {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
                         let _ = client.qp.context.uverbs.doorbell(client.qp.raw.handle);
