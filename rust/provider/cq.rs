@@ -12,10 +12,13 @@ pub(crate) use sources::{
 };
 
 use crate::{
+    device,
+    driver::Driver,
     errno,
     fifo::wrapped,
     user::{
         mapping::Mapping,
+        quota::QuotaShare,
         rings::{
             self,
             CompletionRing, //
@@ -473,15 +476,21 @@ impl CompletionQueue {
 pub(crate) struct IbCq {
     ib: cbindings::ib_cq,
     queue: MaybeUninit<Arc<CompletionQueue>>,
-    mapping: MaybeUninit<Option<Mapping>>,
+    user: MaybeUninit<Option<UserData>>,
+}
+
+/// The part of a queue that only those of processes have.
+struct UserData {
+    _mapping: Mapping,
+    _share: QuotaShare,
 }
 
 /// `create_cq` of `struct ib_device_ops`.
 ///
 /// # Safety
 ///
-/// For the core only: `cq` is a zeroed [`IbCq`].
-pub(crate) unsafe extern "C" fn create(
+/// For the core only: `cq` is a zeroed [`IbCq`], whose device is set.
+pub(crate) unsafe extern "C" fn create<D: Driver>(
     cq: *mut cbindings::ib_cq,
     attributes: *const cbindings::ib_cq_init_attr,
     call: *mut cbindings::uverbs_attr_bundle,
@@ -491,7 +500,7 @@ pub(crate) unsafe extern "C" fn create(
         let (wanted, flags) = unsafe { ((*attributes).cqe, (*attributes).flags) };
         let found = NonNull::new(cq).ok_or(EINVAL)?;
         // SAFETY: The core passes the attributes of a call of a process, or null.
-        let (queue, size, mapping) = match unsafe { Call::of(call) } {
+        let (queue, size, user) = match unsafe { Call::of(call) } {
             None => {
                 let queue = CompletionQueue::new(found, usize::try_from(wanted.max(1))?)?;
                 (queue, wanted, None)
@@ -499,6 +508,9 @@ pub(crate) unsafe extern "C" fn create(
             Some(_) if flags != 0 => return Err(eopnotsupp()),
             Some(call) => {
                 let slots = Slots::for_entries(wanted, Slots::MAX).ok_or(EINVAL)?;
+                // SAFETY: The core has set the device, which is registered.
+                let data = unsafe { device::data_of::<D>((*cq).device) };
+                let share = data.quotas.completion_queues.take()?;
                 let memory = rings::memory(Queue::Completion, slots)?;
                 let ring = CompletionRing::new(memory.clone(), slots);
                 let queue = CompletionQueue::of_process(found, ring)?;
@@ -510,14 +522,18 @@ pub(crate) unsafe extern "C" fn create(
                     offset: mapping.offset()?,
                 };
                 call.respond(&completion_queue(0, mapped))?;
-                (queue, slots.count(), Some(mapping))
+                let user = UserData {
+                    _mapping: mapping,
+                    _share: share,
+                };
+                (queue, slots.count(), Some(user))
             }
         };
         // SAFETY: The core passes zeroed memory of the size of an `IbCq`, which nobody uses yet.
         unsafe {
             (*cq).cqe = i32::try_from(size)?;
             (*cq.cast::<IbCq>()).queue.write(queue);
-            (*cq.cast::<IbCq>()).mapping.write(mapping);
+            (*cq.cast::<IbCq>()).user.write(user);
         }
         Ok(())
     })
@@ -533,14 +549,14 @@ pub(crate) unsafe extern "C" fn destroy(
     _: *mut cbindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The core destroys a queue that it created, once.
-    let (queue, mapping) = unsafe {
+    let (queue, user) = unsafe {
         let cq = cq.cast::<IbCq>();
         (
             (*cq).queue.assume_init_read(),
-            (*cq).mapping.assume_init_read(),
+            (*cq).user.assume_init_read(),
         )
     };
-    drop(mapping);
+    drop(user);
     // Other holders of the queue do not notify any more.
     queue.detach();
     0

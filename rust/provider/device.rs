@@ -27,7 +27,7 @@ use crate::{
     table::Table,
     user::{
         self,
-        Quota, //
+        quota::Quotas, //
     }, //
 };
 use core::{
@@ -68,10 +68,8 @@ pub(crate) struct DeviceData<D> {
     pub(crate) regions: Arc<Regions>,
     #[pin]
     pub(crate) queue_pairs: Table<QpEntry>,
-    // The regions, queue pairs and shared receive queues of processes.
-    pub(crate) user_regions: Quota,
-    pub(crate) user_queue_pairs: Quota,
-    pub(crate) user_shared_receives: Quota,
+    // What processes have.
+    pub(crate) quotas: Quotas,
     pub(crate) counters: KVec<cbindings::rdma_stat_desc>,
     // The address of the device, for its GUIDs. It is not zero.
     pub(crate) hw_addr: [u8; 6],
@@ -156,11 +154,11 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         alloc_hw_port_stats: Some(port::Operations::<D>::alloc_stats),
         alloc_mr: Some(region::Operations::<D>::alloc),
         alloc_pd: Some(port::Operations::<D>::alloc_pd),
-        create_cq: Some(cq::create),
+        create_cq: Some(cq::create::<D>),
         create_qp: Some(qp::Operations::<D>::create),
         create_srq: Some(srq::Operations::<D>::create),
         dealloc_driver: Some(dealloc::<D>),
-        dealloc_pd: Some(port::Operations::<D>::alloc_pd),
+        dealloc_pd: Some(port::Operations::<D>::dealloc_pd),
         dereg_mr: Some(region::Operations::<D>::dereg),
         destroy_cq: Some(cq::destroy),
         destroy_qp: Some(qp::Operations::<D>::destroy),
@@ -193,17 +191,17 @@ fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
         reg_user_mr: Some(region::Operations::<D>::of_process),
         req_notify_cq: Some(cq::arm),
         size_ib_cq,
-        size_ib_pd: size_of::<cbindings::ib_pd>(),
+        size_ib_pd: size_of::<port::IbPd>(),
         size_ib_qp,
         size_ib_srq,
         ..Default::default()
     };
     if user::is_offered() {
-        operations.alloc_ucontext = Some(user::alloc_context);
+        operations.alloc_ucontext = Some(user::alloc_context::<D>);
         operations.dealloc_ucontext = Some(user::dealloc_context);
         operations.mmap = Some(user::mapping::map);
         operations.mmap_free = Some(user::mapping::free);
-        operations.size_ib_ucontext = size_of::<cbindings::ib_ucontext>();
+        operations.size_ib_ucontext = size_of::<user::IbContext>();
     }
     operations
 }
@@ -265,16 +263,13 @@ pub(crate) unsafe fn add<D: Driver>(
     let vectors = i32::try_from(unsafe { cbindings::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
-    let (user_regions, user_queue_pairs) = (Quota::new()?, Quota::new()?);
-    let user_shared_receives = Quota::new()?;
+    let quotas = Quotas::new()?;
     let data = Arc::pin_init(
         pin_init!(DeviceData::<D> {
             driver,
             regions,
             queue_pairs <- Table::new(),
-            user_regions,
-            user_queue_pairs,
-            user_shared_receives,
+            quotas,
             counters,
             hw_addr,
         }),

@@ -9,10 +9,19 @@ use crate::{
     device,
     driver::Driver,
     errno,
-    netdev::NetDevice, //
+    netdev::NetDevice,
+    user::{
+        quota::{
+            QuotaShare,
+            MAX_DOMAINS,
+            MAX_OBJECTS, //
+        },
+        Call, //
+    }, //
 };
 use core::{
     marker::PhantomData,
+    mem::MaybeUninit,
     ptr::null_mut, //
 };
 use ext::errno::eopnotsupp;
@@ -27,6 +36,14 @@ use kernel::{
 
 /// A number for unlimited resources.
 const MANY: u32 = 1 << 20;
+
+/// An `ib_pd` with the data of this crate, as the core allocates it.
+#[repr(C)]
+pub(crate) struct IbPd {
+    ib: cbindings::ib_pd,
+    // That of a process.
+    share: MaybeUninit<Option<QuotaShare>>,
+}
 
 /// The vendor: an identifier that is administered locally, as is siw's 0x626d74. It is another one,
 /// as what programs and people know of that device's faults is not true of this one.
@@ -69,17 +86,17 @@ impl<D: Driver> Operations<D> {
             // Lists of pages may have any of these, whatever those of the machine.
             attributes.page_size_cap = u64::MAX << 12;
             attributes.max_fast_reg_page_list_len = limits.max_pages;
-            attributes.max_mr = number(MANY);
-            attributes.max_pd = number(MANY);
+            attributes.max_mr = number(MAX_OBJECTS);
+            attributes.max_pd = number(MAX_DOMAINS);
             attributes.max_qp = number(1 << 22);
             attributes.max_qp_wr = number(limits.max_wr);
             attributes.max_send_sge = number(limits.max_send_sge);
             attributes.max_recv_sge = number(limits.max_receive_sge);
             attributes.max_sge_rd = number(1);
-            attributes.max_srq = number(MANY);
+            attributes.max_srq = number(MAX_OBJECTS);
             attributes.max_srq_wr = number(limits.max_wr);
             attributes.max_srq_sge = number(limits.max_receive_sge);
-            attributes.max_cq = number(MANY);
+            attributes.max_cq = number(MAX_OBJECTS);
             attributes.max_cqe = number(limits.max_cqe);
             attributes.max_qp_rd_atom = number(limits.max_read_depth);
             attributes.max_qp_init_rd_atom = number(limits.max_read_depth);
@@ -198,15 +215,40 @@ impl<D: Driver> Operations<D> {
         0
     }
 
-    /// `alloc_pd` and `dealloc_pd`: a protection domain has no data here.
+    /// `alloc_pd`.
     ///
     /// # Safety
     ///
-    /// For the core only.
+    /// For the core only: `pd` is a zeroed [`IbPd`], whose device is set, and `udata` is of the
+    /// call of a process, or null.
     pub(crate) unsafe extern "C" fn alloc_pd(
-        _: *mut cbindings::ib_pd,
+        pd: *mut cbindings::ib_pd,
+        udata: *mut cbindings::ib_udata,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: The core passes data of the call of a process, or null.
+            let call = unsafe { Call::new(udata) };
+            // SAFETY: The core has set the device, which is registered.
+            let data = unsafe { device::data_of::<D>((*pd).device) };
+            let share = call.map(|_| data.quotas.domains.take()).transpose()?;
+            // SAFETY: The core passes memory of the size of an `IbPd`, which nobody uses yet, and
+            // calls `dealloc_pd` before it frees that, as this succeeds.
+            unsafe { (*pd.cast::<IbPd>()).share.write(share) };
+            Ok(())
+        })
+    }
+
+    /// `dealloc_pd`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only: `pd` was made by [`Self::alloc_pd`].
+    pub(crate) unsafe extern "C" fn dealloc_pd(
+        pd: *mut cbindings::ib_pd,
         _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
+        // SAFETY: The core frees a domain that it allocated, once.
+        drop(unsafe { (*pd.cast::<IbPd>()).share.assume_init_read() });
         0
     }
 

@@ -41,10 +41,10 @@ use crate::{
         SharedReceives, //
     },
     user::{
+        quota::QuotaShare,
         rings::UserRing,
         Call,
-        Owner,
-        QuotaShare, //
+        Owner, //
     },
     wr::{
         ReceiveRequest,
@@ -204,7 +204,7 @@ impl<D: Driver> Operations<D> {
                     let (queue_sizes, slots) = Self::user_sizes(attributes)?;
                     // SAFETY: The core has set the device, which is registered.
                     let device_data = unsafe { device::data_of::<D>((*qp).device) };
-                    let share = device_data.user_queue_pairs.take()?;
+                    let share = device_data.quotas.queue_pairs.take()?;
                     // SAFETY: `destroy` drops it, or this function if it fails. The core destroys
                     // the queue pair before the context.
                     let user = unsafe { UserData::new(call, slots, share)? };

@@ -24,9 +24,9 @@ use crate::{
     errno_ptr,
     random,
     user::{
+        quota::QuotaShare,
         region::PinnedMemory,
-        Call,
-        QuotaShare, //
+        Call, //
     }, //
 };
 use core::{
@@ -580,7 +580,7 @@ impl<D: Driver> Operations<D> {
             let call = unsafe { Call::new(udata) }.ok_or(eopnotsupp())?;
             // SAFETY: The core passes a protection domain of a registered device.
             let data = unsafe { device::data_of::<D>((*pd).device) };
-            let share = data.user_regions.take()?;
+            let share = data.quotas.regions.take()?;
             // SAFETY: The core deregisters all regions before the device goes.
             let pinned = unsafe { PinnedMemory::new((*pd).device, start, length, access)? };
             // CAST: Random octets.

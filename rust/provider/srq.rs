@@ -20,12 +20,12 @@ use crate::{
     errno,
     region::ProtectionDomain,
     user::{
+        quota::QuotaShare,
         rings::{
             RequestRing,
             UserRing, //
         },
-        Call,
-        QuotaShare, //
+        Call, //
     },
     work_queue::{
         decoded,
@@ -326,7 +326,7 @@ impl<D: Driver> Operations<D> {
             let (user, ring) = match unsafe { Call::new(udata) } {
                 None => (None, None),
                 Some(call) => {
-                    let share = device_data.user_shared_receives.take()?;
+                    let share = device_data.quotas.shared_receives.take()?;
                     let slots = Slots::for_entries(wanted.max_wr, D::LIMITS.max_wr);
                     let slots = slots.ok_or(EINVAL)?;
                     sizes = SharedSizes {

@@ -17,26 +17,26 @@
 
 pub(crate) mod charge;
 pub(crate) mod mapping;
+pub(crate) mod quota;
 pub(crate) mod region;
 pub(crate) mod rings;
 pub(crate) mod shared;
 
-use crate::errno;
+use crate::{
+    device,
+    driver::Driver,
+    errno,
+    user::quota::QuotaShare, //
+};
 use core::{
-    ptr::NonNull,
-    sync::atomic::{
-        AtomicU32,
-        Ordering, //
-    }, //
+    mem::MaybeUninit,
+    ptr::NonNull, //
 };
 use kernel::{
     error::to_result,
     ffi,
     prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    },
+    sync::aref::ARef,
     task::Task, //
 };
 
@@ -93,45 +93,6 @@ impl Call {
     }
 }
 
-/// The number of objects of one kind that processes may have on a device. It is far below the
-/// number that there are, so that random ones are found for consumers in the kernel as well.
-pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
-
-/// How many objects of one kind processes have on a device.
-pub(crate) struct Quota(Arc<AtomicU32>);
-
-impl Quota {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self(Arc::new(AtomicU32::new(0), GFP_KERNEL)?))
-    }
-
-    /// Begins with a number of objects, which stay.
-    #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn with(objects: u32) -> Result<Self> {
-        Ok(Self(Arc::new(AtomicU32::new(objects), GFP_KERNEL)?))
-    }
-
-    /// Counts one more, until the result is dropped. `ENOMEM` if there are too many.
-    pub(crate) fn take(&self) -> Result<QuotaShare> {
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        // If it is one too many, the drop gives it back.
-        let share = QuotaShare(self.0.clone());
-        match before < MAX_OBJECTS {
-            true => Ok(share),
-            false => Err(ENOMEM),
-        }
-    }
-}
-
-/// An object that is counted.
-pub(crate) struct QuotaShare(Arc<AtomicU32>);
-
-impl Drop for QuotaShare {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// The process that made an object.
 pub(crate) struct Owner(ARef<Task>);
 
@@ -158,28 +119,46 @@ impl Owner {
     }
 }
 
+/// An `ib_ucontext` with the data of this crate, as the core allocates it.
+#[repr(C)]
+pub(crate) struct IbContext {
+    ib: cbindings::ib_ucontext,
+    share: MaybeUninit<QuotaShare>,
+}
+
 /// `alloc_ucontext`.
 ///
 /// # Safety
 ///
-/// For the core only: `udata` is of the call.
-pub(crate) unsafe extern "C" fn alloc_context(
-    _: *mut cbindings::ib_ucontext,
+/// For the core only: `context` is a zeroed [`IbContext`], whose device is set, and `udata` is of
+/// the call.
+pub(crate) unsafe extern "C" fn alloc_context<D: Driver>(
+    context: *mut cbindings::ib_ucontext,
     udata: *mut cbindings::ib_udata,
 ) -> ffi::c_int {
     errno(|| {
         // SAFETY: The core passes data of the call. The context is not asked for.
         let call = unsafe { Call::new(udata) }.ok_or(EINVAL)?;
-        call.respond(&uabi::response::CONTEXT)
+        // SAFETY: The core has set the device, which is registered.
+        let data = unsafe { device::data_of::<D>((*context).device) };
+        let share = data.quotas.contexts.take()?;
+        call.respond(&uabi::response::CONTEXT)?;
+        // SAFETY: The core passes memory of the size of an `IbContext`, which nobody uses yet, and
+        // calls `dealloc_context` before it frees that, as this succeeds.
+        unsafe { (*context.cast::<IbContext>()).share.write(share) };
+        Ok(())
     })
 }
 
-/// `dealloc_ucontext`: all objects of the process are gone, and a context has no data here.
+/// `dealloc_ucontext`: all objects of the process are gone.
 ///
 /// # Safety
 ///
-/// For the core only.
-pub(crate) unsafe extern "C" fn dealloc_context(_: *mut cbindings::ib_ucontext) {}
+/// For the core only: `context` was made by [`alloc_context`].
+pub(crate) unsafe extern "C" fn dealloc_context(context: *mut cbindings::ib_ucontext) {
+    // SAFETY: The core frees a context that it allocated, once.
+    drop(unsafe { (*context.cast::<IbContext>()).share.assume_init_read() });
+}
 
 /// `disassociate_ucontext`: the device goes, and the process keeps its file and its mappings. Those
 /// are pages that have references of their own. Without this function the device would wait for the

@@ -28,7 +28,7 @@ add() { ip link add u0 type dummy && ip address add 10.10.0.1/24 dev u0 && ip li
 add || cannot_run "there is a device"
 read -r -a cases <<<"${USER_CASES:-$("$user" list | xargs)}"
 
-as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --no-new-privs "$@"; }
+as_nobody() { setpriv --reuid "${uid:-65534}" --regid "${uid:-65534}" --clear-groups --inh-caps=-all --no-new-privs "$@"; }
 limit=${USER_LIMIT:-60}
 [[ $KERNEL != *debug || -n ${USER_LIMIT:-} ]] || limit=240
 kills=200
@@ -111,6 +111,7 @@ outlives() {
 
 # run_user COMMAND: one of the process's commands that are no cases.
 run_user() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" "$@"; }
+run_user_as_root() { DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" unshare --user --map-root-user "$user" "$@"; }
 
 # The kernel's own consumers on the device: an NFS client, and the server that it mounts, in this machine.
 serve() { "$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && mount_nfs 3 "" 10.10.0.1 && kernel_qps | grep -q .; }
@@ -142,6 +143,31 @@ full() {
 	wait $process || status=$?
 	cat /tmp/fills.log
 	return $status
+}
+# A user has as many contexts and protection domains as one may, and no more by another process, or as root of a namespace of its own.
+# Others have theirs, and all come back.
+shared_by_users() {
+	local process tries=$((limit * 10)) status=0
+	mkfifo /tmp/all-objects && : >/tmp/all-objects.log || return
+	(ulimit -n 32768 && run_user all-objects) </tmp/all-objects >/tmp/all-objects.log 2>&1 &
+	process=$!
+	exec {input}>/tmp/all-objects
+	until grep -q . /tmp/all-objects.log; do ((--tries)) || { status=1; break; }; sleep 0.1; done
+	cat /tmp/all-objects.log
+	grep -qx '8192 contexts, 16384 domains' /tmp/all-objects.log || status=1
+	run_user run regions_are_registered 2>&1 | grep -x 'GET_CONTEXT: errno 12' || status=1
+	run_user_as_root run regions_are_registered 2>&1 | grep -x 'GET_CONTEXT: errno 12' || status=1
+	uid=65533 run_user run regions_are_registered || status=$?
+	exec {input}>&-
+	wait $process || status=$?
+	run_user run regions_are_registered && run_user_as_root run regions_are_registered && return $status
+}
+# As many regions as a user may have, by more locked memory than that is by default.
+many_regions() {
+	local status=0
+	(ulimit -l unlimited && run_user fills </dev/null) >/tmp/many-regions 2>&1 || status=$?
+	cat /tmp/many-regions
+	grep -qx '131072 regions end with errno 12' /tmp/many-regions && return $status
 }
 register() { umount "$mnt" && mount_nfs 3 "" 10.10.0.1 && goes_there_and_back && hostile regions_are_registered; }
 stop_serving() { umount "$mnt" && "$scripts/vm/nfs-server" stop && qps_go; }
@@ -239,7 +265,7 @@ closed_by_udev() {
 	chmod 666 /dev/infiniband/{uverbs*,rdma_cm} && hostile "${cases[0]}" && return $status
 }
 
-plan $((${#cases[@]} + 19))
+plan $((${#cases[@]} + 21))
 echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
@@ -249,6 +275,18 @@ for case in "${cases[@]}"; do
 	fi
 done
 check "nothing of these processes is left" nothing_left
+if [ "$type" = siw ]; then
+	skip "users who share a device" "siw counts all users together"
+else
+	# Shows T10, T11.
+	check "a user who has as many contexts and domains as one may leaves others theirs" shared_by_users
+fi
+if [ "$type" = siw ] || ! long_form; then
+	skip "regions of a user" "only the long form"
+else
+	# Shows T11.
+	check "a user has an eighth of the regions of a device" many_regions
+fi
 if [ "$type" = siw ]; then
 	skip "lost completions are traced and logged" "siw does neither"
 else

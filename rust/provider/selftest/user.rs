@@ -26,15 +26,17 @@ use crate::{
         SharedSizes, //
     },
     user::{
+        quota::{
+            Quota,
+            User, //
+        },
         rings::{
             self,
             CompletionRing,
             RequestRing, //
         },
         shared::Shared,
-        Owner,
-        Quota,
-        MAX_OBJECTS, //
+        Owner, //
     },
     wr::{
         Operation,
@@ -127,10 +129,15 @@ pub const TESTS: &[(&str, Test)] = &[
         "the process that made an object is its owner, and no other one is",
         owner_is_the_caller,
     ),
-    // Shows T11.
+    // Shows T10.
     (
         "processes have a limited number of objects, and one that goes makes room for another",
         objects_are_limited,
+    ),
+    // Shows T11.
+    (
+        "a user has an eighth of the objects, and others have the rest",
+        users_have_a_part,
     ),
 ];
 
@@ -549,13 +556,42 @@ fn owner_is_the_caller() -> Result<bool> {
     Ok(Owner::current().is_current() && !Owner::first().is_current())
 }
 
+/// Returns whether a user may have no more. One that is refused takes nothing, and gives nothing
+/// back.
+fn is_full(quota: &Arc<Quota>, user: u32) -> bool {
+    let refused = || {
+        let taken = quota.take_for(User(user));
+        taken.is_err_and(|error| error == ENOMEM)
+    };
+    refused() && refused()
+}
+
 fn objects_are_limited() -> Result<bool> {
-    let quota = Quota::with(MAX_OBJECTS - 1)?;
-    let last = quota.take()?;
-    let refused = || quota.take().is_err_and(|error| error == ENOMEM);
-    // One that is refused takes nothing, and gives nothing back.
-    let full = refused() && refused();
-    drop(last);
-    let again = quota.take();
-    Ok(full && again.is_ok() && refused())
+    let quota = Quota::new(16)?;
+    let mut all = KVec::new();
+    for object in 0..16 {
+        all.push(quota.take_for(User(object / 2))?, GFP_KERNEL)?;
+    }
+    let full = is_full(&quota, 100);
+    drop(all.pop());
+    let last = quota.take_for(User(100))?;
+    let again = is_full(&quota, 101);
+    drop((all, last));
+    Ok(full && again && quota.take_for(User(0)).is_ok())
+}
+
+fn users_have_a_part() -> Result<bool> {
+    let quota = Quota::new(16)?;
+    let (first, second) = (quota.take_for(User(1))?, quota.take_for(User(1))?);
+    let full = is_full(&quota, 1);
+    let other = quota.take_for(User(2))?;
+    drop(first);
+    let third = quota.take_for(User(1))?;
+    let again = is_full(&quota, 1);
+    drop((second, third, other));
+    // All that a user had has gone, and the user is as any other one.
+    let new = [quota.take_for(User(1))?, quota.take_for(User(1))?];
+    let refused = is_full(&quota, 1);
+    drop(new);
+    Ok(full && again && refused)
 }

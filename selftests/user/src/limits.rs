@@ -19,7 +19,6 @@ use crate::kernel::Errno;
 use crate::kernel::Memory;
 use crate::kernel::RawRing;
 use crate::kernel::Uverbs;
-use crate::kernel::EAGAIN;
 use crate::kernel::ENOMEM;
 use crate::kernel::PAGE;
 use crate::kernel::READ;
@@ -34,8 +33,8 @@ cases![calls_end_with_enomem, regions_are_registered];
 
 /// Which allocation of this thread fails, counted from now.
 const FAIL_NTH: &str = "/proc/thread-self/fail-nth";
-/// More regions than a process may lock pages.
-const MANY: usize = 1 << 16;
+/// More regions than a user may have.
+const MANY: usize = 1 << 18;
 
 /// Registers a page again and again until that fails, and returns the handles with the reason.
 fn fill(context: &Context, page: &Memory) -> (Vec<u32>, Errno) {
@@ -120,9 +119,9 @@ pub fn connections(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// Makes as many contexts and protection domains as the kernel lets it, says how many, and keeps
-/// them until there is input.
-pub fn objects(device: &Device) -> Outcome {
+/// Makes contexts and protection domains until the kernel refuses more with that error, says how
+/// many, and keeps them until there is input.
+pub fn objects(device: &Device, refusal: Errno) -> Outcome {
     let mut contexts = Vec::new();
     let errno = loop {
         match open_file(&device.name).map(Uverbs::new)? {
@@ -130,7 +129,7 @@ pub fn objects(device: &Device) -> Outcome {
             Err(errno) => break errno,
         }
     };
-    expect(&format!("a context: {errno}"), errno == EAGAIN)?;
+    expect(&format!("a context: {errno}"), errno == refusal)?;
     let first = contexts.first().ok_or("there is no context")?;
     let (mut domains, mut errno) = (0, 0);
     while errno == 0 {
@@ -139,7 +138,7 @@ pub fn objects(device: &Device) -> Outcome {
             Err(refused) => errno = refused,
         }
     }
-    expect(&format!("a protection domain: {errno}"), errno == EAGAIN)?;
+    expect(&format!("a protection domain: {errno}"), errno == refusal)?;
     println!("{} contexts, {domains} domains", contexts.len());
     let _ = std::io::stdin().read(&mut [0]);
     Ok(())

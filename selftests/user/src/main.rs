@@ -93,7 +93,9 @@ fn main() -> ExitCode {
         // What it runs in cgroups.
         ["rings", "connection"] => device().and_then(|device| limits::connections(&device)),
         ["rings", kind] => device().and_then(|device| limits::rings(&device, kind)),
-        ["objects"] => device().and_then(|device| limits::objects(&device)),
+        ["objects"] => device().and_then(|device| limits::objects(&device, kernel::EAGAIN)),
+        // Without one.
+        ["all-objects"] => device().and_then(|device| limits::objects(&device, kernel::ENOMEM)),
         _ => Err("usage: user list|run NAME".into()),
     };
     match result {
