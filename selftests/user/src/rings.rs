@@ -3,6 +3,7 @@
 //! Rings with anything in them: they cost their owner only.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread;
@@ -344,17 +345,33 @@ fn flags_that_are_always_set(device: &Device) -> Outcome {
 fn doorbells_from_many_threads(device: &Device) -> Outcome {
     const THREADS: usize = 50;
     beside_others(device, THREADS, |stop| {
-        let (client, _server) = pair(device, 4)?;
+        let (mut client, mut server) = pair(device, 4)?;
+        let (rung, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
+                    let mut counts = [0_u64; 2];
                     while !stop.load(Ordering::Relaxed) {
-                        let _ = client.qp.context.uverbs.doorbell(client.qp.raw.handle);
+                        let result = client.qp.context.uverbs.doorbell(client.qp.raw.handle);
+                        counts[usize::from(result.is_err())] += 1;
                     }
+                    rung.fetch_add(counts[0], Ordering::Relaxed);
+                    refused.fetch_add(counts[1], Ordering::Relaxed);
                 });
             }
         });
-        Ok(())
+        let (rung, refused) = (rung.into_inner(), refused.into_inner());
+        println!("{rung} doorbells, and {refused} that were refused");
+        expect("each doorbell is heard", rung > 1000 && refused == 0)?;
+        // Its own connection is there, too, and has done nothing else.
+        let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        server.qp.receive_into(1, &room, 0, 64);
+        client.send(2, b"after all")?;
+        let completion = server.qp.cq.wait()?;
+        expect(
+            "a message arrives",
+            (completion.id, completion.status, completion.length) == (1, SUCCESS, 9),
+        )
     })
 }
 

@@ -422,7 +422,7 @@ fn message_without_a_shared_receive_ends_its_sender(device: &Device) -> Outcome 
 
 // Shows T4.
 fn shared_flags_that_are_always_set(device: &Device) -> Outcome {
-    beside_others(device, 2, |stop| {
+    beside_others(device, 3, |stop| {
         while !stop.load(Ordering::Relaxed) {
             let mut shared = Shared::new(device, 2, 64, 1)?;
             for id in 0..64 {
