@@ -48,6 +48,10 @@ for fault in /sys/kernel/debug/fail{slab,_page_alloc}; do
 done
 [ ! -d /sys/kernel/debug/fail_page_alloc ] || echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
 
+# Some cases need swap, and a huge page.
+swap() { grep -q '^/' /proc/swaps || { modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 && swapon /dev/zram0; } >/dev/null 2>&1; }
+[ ! -e /proc/sys/vm/nr_hugepages ] || echo 2 >/proc/sys/vm/nr_hugepages
+
 # Prints which objects there are, and whose.
 left() { for kind in qp srq cq mr pd cm_id ctx; do rdma resource show "$kind"; done; }
 nothing_left() {
@@ -270,6 +274,8 @@ echo "# processes are killed as SEED=$SEED says"
 for case in "${cases[@]}"; do
 	if [ "$case" = calls_end_with_enomem ] && [ ! -d /sys/kernel/debug/failslab ]; then
 		skip "$case" "this kernel fails no allocations"
+	elif [ "$case" = region_is_not_swapped_out ] && ! swap; then
+		skip "$case" "this machine has nothing to swap to"
 	else
 		check "$case" hostile "$case"
 	fi

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <linux/types.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -21,6 +23,7 @@ struct verbs {
 	union {
 		struct ib_uverbs_get_context get_context;
 		struct ib_uverbs_alloc_pd alloc_pd;
+		struct ib_uverbs_dealloc_pd dealloc_pd;
 		struct ib_uverbs_create_comp_channel create_comp_channel;
 		struct ib_uverbs_create_cq create_cq;
 		struct ib_uverbs_destroy_cq destroy_cq;
@@ -82,6 +85,15 @@ int user_alloc_pd(int fd, __u32 *pd)
 			  sizeof(cmd.alloc_pd), sizeof(resp));
 	*pd = resp.pd_handle;
 	return ret;
+}
+
+int user_dealloc_pd(int fd, __u32 pd)
+{
+	struct verbs cmd = {};
+
+	cmd.dealloc_pd.pd_handle = pd;
+	return verbs_write(fd, &cmd, IB_USER_VERBS_CMD_DEALLOC_PD,
+			   sizeof(cmd.dealloc_pd), 0);
 }
 
 /* What kernel.rs declares as RawRing. */
@@ -515,4 +527,29 @@ int user_readable(int fd, int timeout_ms)
 	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
 
 	return poll(&pollfd, 1, timeout_ms);
+}
+
+/* A file whose pages the kernel cannot access itself. */
+int user_secret_file(void)
+{
+	long fd = syscall(SYS_memfd_secret, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* A child that writes all of its copy of the memory, and ends. */
+int user_child_writes(void *at, size_t len)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child < 0)
+		return -errno;
+	if (!child) {
+		memset(at, '?', len);
+		_exit(((char *)at)[len - 1] != '?');
+	}
+	if (waitpid(child, &status, 0) != child)
+		return -errno;
+	return status ? -ECHILD : 0;
 }

@@ -105,6 +105,7 @@ pub struct RawEvent {
 extern "C" {
     fn user_context(fd: c_int, async_fd: *mut i32) -> c_int;
     fn user_alloc_pd(fd: c_int, pd: *mut u32) -> c_int;
+    fn user_dealloc_pd(fd: c_int, pd: u32) -> c_int;
     fn user_create_channel(fd: c_int, channel: *mut i32) -> c_int;
     fn user_create_cq(fd: c_int, entries: u32, channel: i32, out: *mut RawCq) -> c_int;
     fn user_destroy_cq(fd: c_int, cq: u32) -> c_int;
@@ -153,6 +154,10 @@ extern "C" {
     fn user_cm_event(fd: c_int, timeout_ms: c_int, out: *mut RawEvent) -> c_int;
 
     fn user_readable(fd: c_int, timeout_ms: c_int) -> c_int;
+    fn user_secret_file() -> c_int;
+    fn user_child_writes(at: *mut c_void, len: usize) -> c_int;
+    fn fallocate(fd: c_int, mode: c_int, offset: i64, len: i64) -> c_int;
+    fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn mmap(
         at: *mut c_void,
         len: usize,
@@ -175,6 +180,7 @@ pub const EACCES: i32 = 13;
 pub const EFAULT: i32 = 14;
 pub const EBUSY: i32 = 16;
 pub const EINVAL: i32 = 22;
+pub const ENOSYS: i32 = 38;
 pub const EOPNOTSUPP: i32 = 95;
 const ETIMEDOUT: i32 = 110;
 
@@ -216,6 +222,12 @@ impl Uverbs {
         // SAFETY: The file is open, and the function writes a number.
         check(unsafe { user_alloc_pd(self.fd(), &mut pd) })?;
         Ok(pd)
+    }
+
+    /// `DEALLOC_PD`.
+    pub fn dealloc_pd(&self, pd: u32) -> Result<(), Errno> {
+        // SAFETY: The file is open.
+        check(unsafe { user_dealloc_pd(self.fd(), pd) })
     }
 
     /// `CREATE_COMP_CHANNEL`.
@@ -394,6 +406,31 @@ pub fn readable(file: &File, timeout_ms: i32) -> bool {
     unsafe { user_readable(file.as_raw_fd(), timeout_ms) > 0 }
 }
 
+/// Opens a file in memory that the kernel cannot access itself. `ENOSYS` if it has none.
+pub fn secret_file() -> Result<File, Errno> {
+    // SAFETY: The function has no preconditions.
+    let fd = unsafe { user_secret_file() };
+    match fd {
+        0.. => {
+            // SAFETY: The kernel has opened it for this process, and nobody else knows it.
+            Ok(unsafe { File::from_raw_fd(fd) })
+        }
+        error => Err(-error),
+    }
+}
+
+/// Frees the pages of a part of a file, whose length stays.
+pub fn punch_hole(file: &File, offset: usize, len: usize) -> Result<(), Errno> {
+    const KEEP_SIZE: c_int = 1;
+    const PUNCH_HOLE: c_int = 2;
+    let mode = PUNCH_HOLE | KEEP_SIZE;
+    // SAFETY: The file is open.
+    match unsafe { fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) } {
+        0 => Ok(()),
+        _ => Err(last_errno()),
+    }
+}
+
 /// `/dev/infiniband/rdma_cm`.
 #[derive(Debug)]
 pub struct Cm(File);
@@ -480,7 +517,9 @@ pub const WRITE: c_int = 2;
 pub const EXEC: c_int = 4;
 pub const SHARED: c_int = 1;
 pub const PRIVATE: c_int = 2;
+pub const NOTHING: c_int = 0;
 const ANONYMOUS: c_int = 0x20;
+const HUGE: c_int = 0x4_0000;
 
 /// The length of a page.
 pub const PAGE: usize = 4096;
@@ -521,6 +560,11 @@ impl Memory {
     /// Maps memory of no file.
     pub fn anonymous(len: usize, prot: c_int) -> Result<Self, Errno> {
         Self::map(len, prot, PRIVATE | ANONYMOUS, -1, 0)
+    }
+
+    /// Maps huge pages. `ENOMEM` if there are none, and `EINVAL` if the kernel knows none.
+    pub fn huge(len: usize) -> Result<Self, Errno> {
+        Self::map(len, READ | WRITE, PRIVATE | ANONYMOUS | HUGE, -1, 0)
     }
 
     /// Maps a part of a device.
@@ -575,6 +619,32 @@ impl Memory {
             0 => Ok(()),
             _ => Err(last_errno()),
         }
+    }
+
+    /// Gives the pages back to the kernel: what is read next is zero.
+    pub fn discard(&self) -> Result<(), Errno> {
+        const DONTNEED: c_int = 4;
+        // SAFETY: By the invariant it is this type's, and its octets may change at any time.
+        match unsafe { madvise(self.start, self.len, DONTNEED) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// Asks the kernel to swap it out.
+    pub fn page_out(&self) -> Result<(), Errno> {
+        const PAGEOUT: c_int = 21;
+        // SAFETY: By the invariant it is this type's, and its octets stay.
+        match unsafe { madvise(self.start, self.len, PAGEOUT) } {
+            0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// Lets a child write its copy of all of it.
+    pub fn written_by_a_child(&self) -> Result<(), Errno> {
+        // SAFETY: By the invariant it is this type's. The child has a copy, and does nothing else.
+        check(unsafe { user_child_writes(self.start, self.len) })
     }
 
     /// `mremap` to another length, wherever that fits. Returns what it is then, or was.

@@ -112,7 +112,7 @@ fn objects_go_in_any_order(device: &Device) -> Outcome {
             traffic.post();
         }
         thread::sleep(Duration::from_micros(numbers.below(3000)));
-        let mut order: Vec<u32> = (0..11).collect();
+        let mut order: Vec<u32> = (0..13).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, numbers.below(last as u64 + 1) as usize);
         }
@@ -120,21 +120,32 @@ fn objects_go_in_any_order(device: &Device) -> Outcome {
         let ends = [&traffic.client, &traffic.server];
         let buffers = [&traffic.own, &traffic.other];
         // Some of these are refused, as what they name is used or gone.
-        for what in order {
-            let (end, buffer) = (ends[what as usize % 2], buffers[what as usize % 2]);
+        let destroy = |what: &u32| {
+            let which = *what as usize % 2;
+            let (end, buffer) = (ends[which], buffers[which]);
             let uverbs = &end.qp.context.uverbs;
             let _ = match what / 2 {
+                // The second one is no object.
+                5 if which == 1 => Ok(()),
                 5 => match &traffic.srq {
                     Some(srq) => srq.context.uverbs.destroy_srq(srq.raw.handle),
                     None => Ok(()),
                 },
+                6 => uverbs.dealloc_pd(end.qp.context.pd),
                 0 => uverbs.dereg_mr(buffer.mr.handle),
                 1 => uverbs.destroy_qp(end.qp.raw.handle),
                 2 => uverbs.destroy_cq(end.qp.cq.raw.handle),
                 3 => end.cm.disconnect(end.id),
                 _ => end.cm.destroy(end.id),
             };
-        }
+        };
+        // One thread does it, and every other time four, each with a part of them.
+        let part = if round / 2 % 2 == 0 { order.len() } else { 4 };
+        thread::scope(|scope| {
+            for part in order.chunks(part) {
+                scope.spawn(|| part.iter().for_each(destroy));
+            }
+        });
         drop(traffic);
         expect("all is gone in time", start.elapsed() < END)?;
     }

@@ -28,6 +28,7 @@ mod kernel;
 mod life;
 mod limits;
 mod mappings;
+mod memory;
 mod numbers;
 mod others;
 mod owners;
@@ -43,11 +44,12 @@ use std::process::ExitCode;
 use case::Outcome;
 use connection::Device;
 
-const TABLES: [case::Table; 10] = [
+const TABLES: [case::Table; 11] = [
     regions::CASES,
     commands::CASES,
     rings::CASES,
     mappings::CASES,
+    memory::CASES,
     owners::CASES,
     life::CASES,
     limits::CASES,

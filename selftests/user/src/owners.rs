@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs are connected by their owner only.
+//! Queue pairs are connected by their owner only, and regions are reached by that and its peers.
 
 use std::env;
 use std::io::BufRead;
@@ -15,29 +15,46 @@ use crate::case::expect;
 use crate::case::refused;
 use crate::case::Outcome;
 use crate::connection::connect;
+use crate::connection::pair;
 use crate::connection::routed;
 use crate::connection::Device;
 use crate::connection::Listener;
+use crate::entry;
+use crate::entry::Sge;
 use crate::kernel::EINVAL;
 use crate::kernel::ENOENT;
 use crate::kernel::EPERM;
+use crate::kernel::PAGE;
+use crate::regions::fails_locally;
+use crate::regions::is_closed;
 use crate::regions::works;
 use crate::verbs::Context;
 use crate::verbs::Qp;
+use crate::verbs::LOCAL_WRITE;
+use crate::verbs::REMOTE_READ;
+use crate::verbs::REMOTE_WRITE;
 
 cases![
     queue_pair_of_another_process_is_not_connected,
     queue_pair_of_another_process_does_not_accept,
     queue_pairs_of_nobody_are_not_connected,
     queue_pair_is_connected_once,
+    region_of_another_process_is_not_accessed,
 ];
 
 const ERRNOS: [i32; 3] = [EPERM, EINVAL, ENOENT];
 
-/// Another process, which has a queue pair in state INIT until it is dropped.
+/// The octets of the memory of the other process.
+const SECRET: u8 = b'?';
+
+/// Another process, which has a queue pair in state INIT, and a region with all rights, until it is
+/// dropped.
 struct Victim {
     process: Child,
     number: u32,
+    address: u64,
+    lkey: u32,
+    rkey: u32,
 }
 
 impl Victim {
@@ -55,28 +72,55 @@ impl Victim {
                 .read_line(&mut line)
                 .map_err(|error| error.to_string())?;
         }
-        let number = line
-            .trim()
-            .parse()
-            .map_err(|_| "the victim has no queue pair")?;
-        Ok(Self { process, number })
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .map_while(|number| number.parse().ok())
+            .collect();
+        let [number, address, lkey, rkey] = numbers[..] else {
+            return Err("the victim has no queue pair".into());
+        };
+        Ok(Self {
+            process,
+            number: number as u32,
+            address,
+            lkey: lkey as u32,
+            rkey: rkey as u32,
+        })
+    }
+
+    /// Expects that its memory is as it was.
+    fn ends_unharmed(mut self) -> Outcome {
+        // The end of its input ends it.
+        drop(self.process.stdin.take());
+        let status = self.process.wait().map_err(|error| error.to_string())?;
+        expect(
+            "the memory of the other process is as it was",
+            status.success(),
+        )
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The end of its input ends it.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 }
 
-/// Makes a queue pair, in that process, prints its number, and waits.
+/// Makes a queue pair and a region, in that process, says which, and waits. Then the region is as
+/// it was.
 pub fn victim(device: &Device) -> Outcome {
     let qp = Qp::new(&Context::open(&device.name)?, 4)?;
-    println!("{}", qp.raw.number);
+    let all = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
+    let region = qp.context.buffer(PAGE, all)?;
+    region.memory.fill(SECRET);
+    let (address, mr) = (region.memory.address(), region.mr);
+    println!("{} {address} {} {}", qp.raw.number, mr.lkey, mr.rkey);
     let _ = std::io::stdin().read(&mut [0]);
-    Ok(())
+    expect(
+        "nobody wrote the region",
+        region.memory.octets(0, PAGE) == [SECRET; PAGE],
+    )
 }
 
 // Shows T9.
@@ -155,4 +199,34 @@ fn queue_pair_is_connected_once(device: &Device) -> Outcome {
         again,
         &[EINVAL, 103, 106, 16],
     )
+}
+
+/// The keys are right, as if they were guessed: it is the process that is another one.
+// Shows T8.
+fn region_of_another_process_is_not_accessed(device: &Device) -> Outcome {
+    let victim = Victim::new()?;
+    let secret = Sge {
+        address: victim.address,
+        length: 64,
+        lkey: victim.lkey,
+    };
+    for opcode in [entry::WRITE, entry::READ] {
+        let (mut client, _server) = pair(device, 16)?;
+        let own = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+        own.memory.fill(b'!');
+        let list = [own.sge(0, 64)];
+        let request = entry::rdma(1, opcode, &list, victim.rkey, victim.address);
+        client.qp.post(request)?;
+        is_closed(&mut client)?;
+        let unread = own.memory.octets(0, PAGE) == [b'!'; PAGE];
+        expect("nothing is read", unread)?;
+    }
+    let (mut client, _server) = pair(device, 16)?;
+    client.qp.post(entry::request(1, entry::SEND, &[secret]))?;
+    fails_locally(&mut client, 1)?;
+    let (mut client, mut server) = pair(device, 16)?;
+    server.qp.post_receive(entry::receive(2, &[secret]));
+    client.qp.post(entry::inline(1, &[b'!'; 64]))?;
+    fails_locally(&mut server, 2)?;
+    victim.ends_unharmed()
 }

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::fs::File;
-use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -50,7 +49,6 @@ cases![
     region_of_another_context_is_no_source,
     region_of_another_context_is_no_target,
     region_that_is_gone_is_not_read,
-    file_is_cut_off_behind_a_region,
     region_of_more_than_there_is,
     region_of_the_own_ring,
     payload_that_changes_while_it_is_sent,
@@ -107,7 +105,7 @@ impl ReadOnly {
 }
 
 /// Waits for a completion that says that this end may not access the memory.
-fn fails_locally(end: &mut End, id: u64) -> Outcome {
+pub fn fails_locally(end: &mut End, id: u64) -> Outcome {
     let completion = end.qp.cq.wait()?;
     match completion.status {
         LOC_PROT if completion.id == id => Ok(()),
@@ -116,7 +114,7 @@ fn fails_locally(end: &mut End, id: u64) -> Outcome {
 }
 
 /// The peer has sent something that was not accepted: its next request is flushed, sooner or later.
-fn is_closed(end: &mut End) -> Outcome {
+pub fn is_closed(end: &mut End) -> Outcome {
     for id in 1000..2000 {
         end.qp.post(entry::inline(id, b"")).ok();
         match end.qp.cq.wait_for(Duration::from_millis(500)) {
@@ -238,7 +236,6 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
     expect("a region that both may write is one", both.is_ok())?;
     let all = context.register(&file.memory, LOCAL_WRITE | REMOTE_WRITE);
     refused("a region that both may write", all, &denied)?;
-    // The timer page of the kernel, and what is not mapped at all.
     let reg = |at, len| context.uverbs.reg_mr(context.pd, at, len, 0);
     refused(
         "a region of no memory",
@@ -334,58 +331,6 @@ fn region_that_is_gone_is_not_read(device: &Device) -> Outcome {
     let completion = client.qp.cq.wait()?;
     expect("it is not read afterwards", completion.status != SUCCESS)?;
     expect("no octet came", sink.memory.octets(0, 64) == [0; 64])
-}
-
-// Shows T6.
-fn file_is_cut_off_behind_a_region(device: &Device) -> Outcome {
-    let (mut client, mut server) = pair(device, 16)?;
-    let path = format!("/dev/shm/user-{}", std::process::id());
-    let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).open(&path);
-    let mut file = file.map_err(|error| format!("{path}: {error}"))?;
-    fs::remove_file(&path).ok();
-    file.write_all(&[0; 4 * PAGE])
-        .map_err(|error| error.to_string())?;
-    let memory = Memory::of_file(&file, 4 * PAGE, READ | WRITE)
-        .map_err(|errno| format!("mmap: errno {errno}"))?;
-    let mr = server
-        .qp
-        .context
-        .register(&memory, LOCAL_WRITE)
-        .map_err(|errno| format!("REG_MR: errno {errno}"))?;
-    let sge = |page: usize| Sge {
-        address: memory.address() + (page * PAGE) as u64,
-        length: 64,
-        lkey: mr.lkey,
-    };
-    let lists = [0, 1, 2, 3].map(|page| entry::receive(page as u64, &[sge(page)]));
-    let receives = |end: &mut End, which: usize| end.qp.post_receive(lists[which]);
-    receives(&mut server, 0);
-    client.send(1, &[b'!'; 64])?;
-    expect("a page is received", server.qp.cq.wait()?.status == SUCCESS)?;
-    file.set_len(PAGE as u64)
-        .map_err(|error| error.to_string())?;
-    receives(&mut server, 1);
-    client.send(2, &[b'!'; 64])?;
-    expect(
-        "a page that the file lost is received",
-        server.qp.cq.wait()?.status == SUCCESS,
-    )?;
-    receives(&mut server, 2);
-    drop(memory);
-    client.send(3, &[b'!'; 64])?;
-    expect(
-        "a page that is not mapped is received",
-        server.qp.cq.wait()?.status == SUCCESS,
-    )?;
-    file.set_len(0).map_err(|error| error.to_string())?;
-    drop(file);
-    receives(&mut server, 3);
-    client.send(4, &[b'!'; 64])?;
-    expect(
-        "a page of no file is received",
-        server.qp.cq.wait()?.status == SUCCESS,
-    )
 }
 
 // Shows T28.
