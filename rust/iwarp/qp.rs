@@ -193,9 +193,13 @@ impl<L: Llp> Qp<L> {
         closing_conns: Arc<ClosingConns<L>>,
         pd: region::ProtectionDomain,
     ) -> Result<Arc<Self>> {
-        let (queue, charge) = match queues.is_of_process() {
-            true => (work::module_user_queue()?, MemoryCharge::caller()),
-            false => (work::module_queue()?, MemoryCharge::nobody()),
+        let (queue, charge, flags) = match queues.is_of_process() {
+            true => (
+                work::module_user_queue()?,
+                MemoryCharge::caller(),
+                GFP_KERNEL_ACCOUNT,
+            ),
+            false => (work::module_queue()?, MemoryCharge::nobody(), GFP_KERNEL),
         };
         let inner = Inner {
             phase: Phase::Unbound,
@@ -216,7 +220,7 @@ impl<L: Llp> Qp<L> {
                 inner <- new_mutex!(inner, "iwarp_qp"),
                 worker <- new_worker!(Self, queue),
             }),
-            GFP_KERNEL,
+            flags,
         )
     }
 

@@ -18,6 +18,7 @@ use crate::{
     fifo::wrapped,
     user::{
         mapping::Mapping,
+        memory_flags,
         quota::QuotaShare,
         rings::{
             self,
@@ -278,6 +279,7 @@ impl CompletionQueue {
     }
 
     fn with_entries(cq: NonNull<cbindings::ib_cq>, entries: Entries) -> Result<Arc<Self>> {
+        let flags = memory_flags(matches!(entries, Entries::Mapped(_)));
         let state = State {
             entries,
             overruns: 0,
@@ -288,7 +290,7 @@ impl CompletionQueue {
                 ib_cq <- new_irq_lock!(Some(cq)),
                 reserved <- new_mutex!(0, "iwarp_cq"),
             }),
-            GFP_KERNEL,
+            flags,
         )
     }
 

@@ -41,6 +41,7 @@ use crate::{
         SharedReceives, //
     },
     user::{
+        memory_flags,
         quota::QuotaShare,
         rings::UserRing,
         Call,
@@ -326,6 +327,7 @@ impl<D: Driver> Operations<D> {
         let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
         let at = qp.expose_provenance();
         let (user, rings) = user.unzip();
+        let flags = memory_flags(user.is_some());
         let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all, rings, shared)?;
         Ok(QpData {
             qp: D::create(device_data.driver(), queues.clone(), pd)?,
@@ -335,7 +337,7 @@ impl<D: Driver> Operations<D> {
                     count: AtomicU32::new(1),
                     dropped <- Completion::new(),
                 }),
-                GFP_KERNEL,
+                flags,
             )?,
             user,
         })

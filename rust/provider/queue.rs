@@ -16,7 +16,10 @@ use crate::{
     },
     region::ProtectionDomain,
     srq::SharedReceives,
-    user::rings::RequestRing,
+    user::{
+        memory_flags,
+        rings::RequestRing, //
+    },
     work_queue::{
         post,
         take,
@@ -217,7 +220,7 @@ impl Queues {
                 reservation,
                 ib_qp <- new_irq_lock!(None),
             }),
-            GFP_KERNEL,
+            memory_flags(is_of_process),
         )
     }
 

@@ -20,6 +20,7 @@ use crate::{
     errno,
     region::ProtectionDomain,
     user::{
+        memory_flags,
         quota::QuotaShare,
         rings::{
             RequestRing,
@@ -119,7 +120,7 @@ impl SharedReceives {
                 is_of_process,
                 ib_srq <- new_irq_lock!(None),
             }),
-            GFP_KERNEL,
+            memory_flags(is_of_process),
         )
     }
 

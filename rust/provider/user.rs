@@ -33,6 +33,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::Flags,
     error::to_result,
     ffi,
     prelude::*,
@@ -44,6 +45,14 @@ use kernel::{
 pub(crate) fn is_offered() -> bool {
     // SAFETY: The function reads a parameter that does not change.
     unsafe { cbindings::user() }
+}
+
+/// Returns how the memory of an object is allocated: a process pays for its own.
+pub(crate) fn memory_flags(is_of_process: bool) -> Flags {
+    match is_of_process {
+        true => GFP_KERNEL_ACCOUNT,
+        false => GFP_KERNEL,
+    }
 }
 
 /// A call of a process.
