@@ -166,10 +166,12 @@ pub(crate) enum Count {
     IllegalChunk,
     /// Connections that ended for want of memory.
     NoMemory,
+    /// Connections that ended as a completion queue had overrun.
+    CqOverruns,
 }
 
 /// The number of counters.
-const KINDS: usize = Count::NoMemory as usize + 1;
+const KINDS: usize = Count::CqOverruns as usize + 1;
 
 /// Returns the names of `N` counters.
 pub(crate) const fn counter_names<const N: usize>(

@@ -382,7 +382,10 @@ impl<L: Llp> Qp<L> {
                 let graceful = stream.terminate_late(&this.shared, &memory);
                 Next::End(EndCause::of(graceful, EndReason::Late))
             }
-            _ if this.queues.has_overrun() => Next::End(EndCause::Abortive(EndReason::CqOverrun)),
+            _ if this.queues.has_overrun() => {
+                this.shared.counters.add(Count::CqOverruns);
+                Next::End(EndCause::Abortive(EndReason::CqOverrun))
+            }
             StreamProgress::More => Next::Step,
             StreamProgress::Idle => Next::Wait(stream.poll_after_ms()),
         }

@@ -40,6 +40,7 @@ impl Llp for Tcp {
         (Count::TerminateReceived, c_str!("terminate_received")),
         (Count::TimedOut, c_str!("late")),
         (Count::NoMemory, c_str!("no_memory")),
+        (Count::CqOverruns, c_str!("cq_overruns")),
     ];
     const NAMES: &'static [&'static CStr] =
         &counter_names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
