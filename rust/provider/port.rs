@@ -22,7 +22,10 @@ use crate::{
 use core::{
     marker::PhantomData,
     mem::MaybeUninit,
-    ptr::null_mut, //
+    ptr::{
+        self,
+        null_mut, //
+    }, //
 };
 use ext::errno::eopnotsupp;
 use kernel::{
@@ -68,6 +71,8 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         errno(|| {
             let limits = D::LIMITS;
+            // SAFETY: The core passes a live device.
+            let own = ptr::eq(attributes, unsafe { &raw const (*device).attrs });
             // SAFETY: The core passes room for the attributes, and a live device.
             let (attributes, guid) = unsafe { (&mut *attributes, (*device).node_guid) };
             attributes.sys_image_guid = guid;
@@ -75,9 +80,13 @@ impl<D: Driver> Operations<D> {
             attributes.vendor_part_id = 1;
             // SAFETY: The core passes a live device, and the module that it names is loaded.
             attributes.fw_ver = unsafe { version((*device).ops.owner) };
-            // CAST: A set of flags.
-            attributes.device_cap_flags =
-                cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+            // The core keeps those of the device, for consumers in the kernel. Others are for a
+            // process: its library has no fast registrations, and loses what a Send invalidates.
+            if own {
+                // CAST: A set of flags.
+                attributes.device_cap_flags =
+                    cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+            }
             attributes.kernel_cap_flags = u64::from(
                 cbindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
                     | cbindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,

@@ -86,11 +86,12 @@ waits_for_stopped() {
 	return "$status"
 }
 
-plan 28
+plan 29
 check "ibv_devinfo: the transport is iWARP" shows 'transport:.*iWARP'
 check "ibv_devinfo: the port is active" shows 'state:.*PORT_ACTIVE'
 check "ibv_devinfo: it has a vendor, and a version" shows 'vendor_id:.*0x[0-9a-f]*[1-9a-f]'
 check "ibv_devinfo: six entries in a list" shows 'max_sge:\s*6$'
+check "ibv_devinfo: no flags, as the library has no fast registrations" shows 'device_cap_flags:\s*0x0*$'
 for size in 64 4096 65000; do
 	check "rping to the server, $size octets" pings server "$size"
 	check "rping from the server, $size octets" pings client "$size"
