@@ -343,6 +343,8 @@ long() {
 	# An emulated processor would take hours for that.
 	KERNEL=uml-debug settings='LONG_FORMS=yes USER_CASES=processes_are_killed_at_any_time' \
 		gate 'long: iWARP, killed processes, uml-debug' 7200 one_vm 'user-hostile.sh leaks.sh'
+	# Over TCP `uml` has them.
+	KERNEL=uml-debug rdma=iwarp-sctp settings='ROUNDS=3' gate 'long: iWARP, processes, SCTP, uml-debug' 1800 one_vm 'user_single leaks.sh'
 	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, two VMs' 14400 iwarp long_iwarp_pair
 	settings='LONG_FORMS=yes TIMEOUT=6000' gate 'long: iWARP, two VMs, little memory' 7200 \
 		iwarp long_iwarp_memory iwarp-tcp iwarp-tcp --memory 512M --peer-memory 2G
