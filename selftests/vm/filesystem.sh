@@ -4,7 +4,7 @@
 # The server exports ext4 on a disk in memory, as its results are other pages than those of a tmpfs: what nfsd reads into its own pages,
 # with its page cache, past it, and with direct I/O, READs and WRITEs of every length and offset; and locks of NFSv3.
 #
-# LONG_FORMS=yes tries each offset, both versions, and requests of 4 MiB.
+# LONG_FORMS=yes tries each offset, both versions, and a server that takes 4 MiB.
 
 . ./lib.sh
 need_pair
@@ -67,7 +67,7 @@ reads_and_writes() {
 	return $status
 }
 
-# The server takes messages of 4 MiB. The client's are 1 MiB.
+# The server takes 4 MiB. The client's requests are 1 MiB all the same; longer ones are those of the crafted peer (peer.sh).
 four_mib() {
 	local status=0
 	on_server "cat /proc/fs/nfsd/max_block_size >/run/max_block_size; $scripts/vm/nfs-server stop
@@ -147,7 +147,7 @@ check "nfsd reads into its own pages" reads_and_writes 4.2 1 0 0
 check "nfsd drops what it has read and written from its cache" reads_and_writes 3 1 1 1
 check "nfsd does direct I/O" reads_and_writes 4.2 1 2 2
 with_nfsd 0 0 0
-if long_form; then check "requests of 4 MiB" four_mib; fi
+if long_form; then check "a server that takes 4 MiB" four_mib; fi
 wait_for_grace_period
 check "NFSv3 mounts with locks" eval 'start_lock_daemons && lock_mounts'
 check "NFSv3: a lock keeps the server's processes out, until its process dies" locks

@@ -12,9 +12,16 @@
 need_pair
 need_peer
 peer_cases server
+# Those that need a server with messages of 4 MiB.
+large=(large_write large_call_in_a_position_zero_chunk large_reads_at_any_offset)
+if [ -n "${PEER:-}" ]; then
+	read -r -a large <<<"$(printf '%s\n' "${cases[@]}" | grep '^large_' | xargs)"
+	read -r -a cases <<<"$(printf '%s\n' "${cases[@]}" | grep -v '^large_' | xargs)"
+fi
 
 # On a machine with little memory nfsd takes no WRITEs of 1 MiB, unless it is told to.
-on_server "$scripts/vm/nfs-server stop; echo 1048576 >/proc/fs/nfsd/max_block_size; $scripts/vm/nfs-server start"
+takes() { on_server "$scripts/vm/nfs-server stop; echo $1 >/proc/fs/nfsd/max_block_size; $scripts/vm/nfs-server start; grep -qx $1 /proc/fs/nfsd/max_block_size"; }
+takes 1048576 || exit
 mount_nfs 4.2 || exit
 # Made on the server, so that the client has no delegation that others must wait for.
 on_server "head -c 65536 /dev/urandom >/export/peer.dat; chmod 666 /export/peer.dat
@@ -53,7 +60,7 @@ server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scrip
 
 # A kernel that checks each access to memory is slow, and more so if its processor is emulated.
 case $KERNEL in debug | rt-debug) progress_timeout 24 ;; uml-debug) progress_timeout 12 ;; *) progress_timeout 6 ;; esac || exit
-plan $((${#cases[@]} + 14))
+plan $((${#cases[@]} + ${#large[@]} + 14))
 record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_{read,recv}_err \
 	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
 for name in "${cases[@]}"; do
@@ -75,5 +82,12 @@ check "svcrdma_decode_badproc_err" recorded svcrdma_decode_badproc_err "$complet
 check "svcrdma_decode_parse_err" recorded svcrdma_decode_parse_err "$completion xid=$hex vers=1 credits=[0-9]+ proc=[01]$"
 progress_timeout 30
 umount "$mnt"
+if [ ${#large[@]} -gt 0 ]; then
+	takes 4194304 || exit
+	for name in "${large[@]}"; do
+		check_peer "$name"
+	done
+	takes 1048576 || exit
+fi
 check "the server holds on to none of it and unloads" server_unloads
 finish

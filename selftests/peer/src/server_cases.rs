@@ -6,6 +6,7 @@ mod access_errors;
 mod connections;
 mod credits;
 mod gss;
+mod large;
 mod other_clients;
 mod private_data;
 mod read_chunks;
@@ -42,8 +43,10 @@ pub fn names() -> Vec<String> {
 
 /// Runs the case of this name, if there is one.
 pub fn run(name: &str, server: SocketAddrV4) -> Option<Outcome> {
-    // Cases of `gss` are not listed: they need a server with a special gssproxy.
-    if let Some(case) = case::find(name, &TABLES).or(case::find(name, &[gss::CASES])) {
+    // Cases of `gss` and `large` are not listed: they need a server with a special gssproxy, or with
+    // longer messages.
+    let unlisted = case::find(name, &[gss::CASES, large::CASES]);
+    if let Some(case) = case::find(name, &TABLES).or(unlisted) {
         return Some(case(server));
     }
     let number = case::number(name)?;
