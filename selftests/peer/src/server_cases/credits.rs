@@ -13,9 +13,12 @@ use crate::message::head;
 use crate::message::hex_words;
 use crate::message::parse_inline;
 use crate::message::ChunkLists;
+use crate::message::RDMA_ERROR;
+use crate::message::RDMA_MSG;
 use crate::nfs4;
 use crate::nfs4::read;
 use crate::nfs4::Results;
+use crate::wire;
 use crate::wire::words;
 use std::net::SocketAddrV4;
 
@@ -90,22 +93,67 @@ fn adv95_more_calls_than_credits(server: SocketAddrV4) -> Outcome {
     calls_at_once(server, &client, 2 * grant as usize)
 }
 
-/// RDMA_DONE is dropped. A client that sends nothing else takes a thread each time.
+/// Messages that no honest client sends, and whether the server answers each with an RDMA_ERROR.
+fn malformed(client: &Client) -> [(&'static str, Vec<u8>, bool); 9] {
+    let xid = client.xid();
+    let none = ChunkLists::default();
+    let reply = wire::reply(xid, &[]);
+    let chunk = ChunkLists::with_reply(Some(Vec::new()));
+    [
+        ("RDMA_DONE", words([xid, 1, 32, 3, 0, 0, 0]), false),
+        ("nothing", Vec::new(), false),
+        ("no chunk lists", words([xid, 1, 32, RDMA_MSG]), false),
+        (
+            "RDMA_ERROR for no callback",
+            words([xid, 1, 32, RDMA_ERROR, 2]),
+            false,
+        ),
+        (
+            "RDMA_ERROR of no kind",
+            words([xid, 1, 32, RDMA_ERROR, 9]),
+            false,
+        ),
+        (
+            "a reply to no callback",
+            client.inline_call(xid, &none, &reply),
+            false,
+        ),
+        (
+            "a reply with a chunk",
+            client.inline_call(xid, &chunk, &reply),
+            false,
+        ),
+        ("another version", words([xid, 2, 32, 0, 0, 0, 0]), true),
+        ("no procedure", words([xid, 1, 32, 9, 0, 0, 0]), true),
+    ]
+}
+
+/// Whether it takes a thread to drop or refuse it, or none: the server does not do that for ever.
 fn malformed_messages_without_end_end_the_connection(server: SocketAddrV4) -> Outcome {
     const MOST: u32 = 16;
-    let done = |client: &Client| client.send(&words([client.xid(), 1, 32, 3, 0, 0, 0]));
-    let client = Client::new(server)?;
-    for _ in 0..3 {
-        for _ in 0..MOST {
-            done(&client)?;
-        }
-        client.null_call_succeeds()?;
+    let kinds = malformed(&Client::new(server)?);
+    for (kind, message, is_answered) in &kinds {
+        let run = || {
+            let client = Client::new(server)?;
+            for _ in 0..3 {
+                for _ in 0..MOST {
+                    client.send(message)?;
+                    if *is_answered {
+                        let reply = client.receive()?;
+                        let [_, _, _, procedure] = head(&reply.bytes).ok_or("a short reply")?;
+                        expect_eq("procedure", procedure, RDMA_ERROR)?;
+                    }
+                }
+                client.null_call_succeeds()?;
+            }
+            for _ in 0..=MOST {
+                // The last ones may find no connection any more.
+                let _ = client.send(message);
+            }
+            client.loses_connection()
+        };
+        run().map_err(|error| format!("{kind}: {error}"))?;
     }
-    for _ in 0..=MOST {
-        // The last ones may find no connection any more.
-        let _ = done(&client);
-    }
-    client.loses_connection()?;
     Client::new(server)?.null_call_succeeds()
 }
 
