@@ -21,12 +21,14 @@ import time
 
 import mpa
 import segment
-from association import CALL
+from association import CALL, Association
 from cases import Cases
+from undecided import Undecided
 from wire import WireError
 
 TIMEOUT = 15  # Seconds that the other end has for anything.
 OPEN_SECONDS = 2
+UNDECIDED_PORT = 20060
 FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
 
 
@@ -181,6 +183,22 @@ case = CASES.case
 @case("a peer that says nothing is not waited for", "closed")
 def _(address):
     return Stream(address).outcome()
+
+
+# A consumer has memory for as many requests as it says, and rdma_cm loses those beyond them.
+@case("who asks when as many connections are undecided as may be waits for one that is decided", "3 asked, then 4, closed")
+def _(address):
+    # A listener of this machine, whose consumer takes so many.
+    address, most = (Association.towards(address), UNDECIDED_PORT), 3
+    with Undecided(address, most) as consumer:
+        streams = [Stream(address) for _ in range(most + 1)]
+        for stream in streams:
+            stream.put(stream.request())
+        time.sleep(OPEN_SECONDS)
+        before = consumer.asked()
+        consumer.rejects()
+        time.sleep(OPEN_SECONDS)
+        return f"{before} asked, then {consumer.asked()}, {streams[0].outcome()}"
 
 
 # Shows M-10.

@@ -183,12 +183,10 @@ def _(address):
     return association.outcome()
 
 
-# Shows S5.2.3-5, S6.4-2.
-@case("who asks when as many sessions are undecided as may be is told with a Terminate", "session terminate, ended")
-def _(address):
-    # A listener of this machine, whose consumer takes so many and decides on none.
-    address, most = (Association.towards(address), UNDECIDED_PORT), 17
-    with Undecided(address, most):
+def beyond(address, most):
+    """What is said to who asks a listener of this machine, whose consumer takes so many and decides on none, when these have asked."""
+    address = (Association.towards(address), UNDECIDED_PORT)
+    with Undecided(address, most) as consumer:
         first = [Association(address) for _ in range(most)]
         for association in first:
             association.control(ENHANCED_INITIATE)
@@ -196,8 +194,21 @@ def _(address):
         last = Association(address)
         last.control(ENHANCED_INITIATE)
         found = last.outcome()
+        asked = consumer.asked()
     rejected = [association.outcome() for association in first]
-    return found if rejected == ["reject 7, ended"] * most else f"{found}; the others: {rejected}"
+    return found if (asked, rejected) == (most, ["reject 7, ended"] * most) else f"{found}; {asked} asked, the others: {rejected}"
+
+
+# Shows S5.2.3-5, S6.4-2.
+@case("who asks when as many sessions are undecided as may be is told with a Terminate", "session terminate, ended")
+def _(address):
+    return beyond(address, 17)
+
+
+# A consumer has memory for as many requests as it says, and rdma_cm loses those beyond them.
+@case("that many are few if the consumer says so", "session terminate, ended")
+def _(address):
+    return beyond(address, 3)
 
 
 # Segments (sections 5.2.1, 6.1 and 10).

@@ -14,8 +14,6 @@ iwarp-tcp)
 	all="ss -Hnt state all sport = :$port | grep -vE 'LISTEN|TIME-WAIT'"
 	;;
 iwarp-sctp)
-	# A consumer that never decides is one of rdma_ucm.
-	modprobe rdma_ucm || exit
 	peers=../iwpeer/hostile_sctp.py
 	all="awk '\$12 == $port' /proc/net/sctp/assocs"
 	;;
@@ -33,6 +31,8 @@ all_gone() {
 	done
 }
 
+# A consumer that does not decide is one of rdma_ucm.
+modprobe rdma_ucm || exit
 mount_nfs 3 || exit
 random_file "$mnt/honest" 2000000
 before=$(connections)
