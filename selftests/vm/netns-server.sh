@@ -1,7 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A second NFS server, in a network namespace of the server's machine that has an RDMA device of its own.
+# A second NFS server, in a network namespace of the server's machine that has an RDMA device of its own. It stops, and its namespace
+# ends, while a client is busy with it and sunrpc's trace events are on: these look at a transport, and at its server, to the last.
+#
+# LONG_FORMS=yes has three namespaces end so.
 
 . ./lib.sh
 need_pair
@@ -42,16 +45,59 @@ remove() {
 		ip link del to-three 2>/dev/null || true"
 }
 
+tracing=/sys/kernel/tracing
+# The server stops and starts so often, and the client goes on with what it has begun.
+restarts() {
+	for _ in 1 2 3; do
+		sleep 1
+		in_namespace "rpc.nfsd 0; sleep 0.$((RANDOM % 5)); rpc.nfsd --no-nfs-version 3 --rdma=20049 2" || return
+	done
+}
+restarts_in_use() {
+	local status
+	on_server "echo 2048 >$tracing/buffer_size_kb && echo >$tracing/trace && echo 1 >$tracing/events/sunrpc/enable" || return
+	mount_nfs 4.2 "" "$address" && during_io restarts
+	status=$?
+	umount "$mnt" && on_server "grep -c svc_xprt_free: $tracing/trace" && return $status
+}
+
+# With its last process a namespace loses its mount of nfsd, which ends the server.
+ends_in_use() {
+	local busy status
+	mount_nfs 4.2 soft,timeo=20,retrans=1 "$address" || return
+	while verified_io --size=1M --numjobs=2; do :; done >/vm/ends.log 2>&1 &
+	busy=$!
+	sleep 1.5
+	kill -0 $busy && remove
+	status=$?
+	# The client would look for the server for longer.
+	kill $busy
+	pkill -KILL -x fio
+	timeout 60 umount -f -l "$mnt" && timeout 60 tail --pid=$busy -f /dev/null && return $status
+}
+ends() {
+	local status=0
+	for _ in $rounds; do
+		if ! add || ! start || ! ends_in_use; then status=1; break; fi
+	done
+	on_server "echo 0 >$tracing/events/sunrpc/enable; echo >$tracing/trace" && return $status
+}
+
+rounds=1
+! long_form || rounds="1 2 3"
+load=(--size=1M --numjobs=2)
 works() { serves "$2" mounted "$1"; }
 mounted() { mount_nfs 4.2 "" "$1" && verified_io --size=4M; }
 
-plan 8
+plan 10
 check "a network namespace of the server's machine gets an RDMA device" add
 check "an NFS server starts in it" start
 check "the server of the namespace serves" works "$address" namespace
 check "the server of the machine serves beside it" works "$SERVER_ADDR" machine
+check "it stops and starts three times during I/O, with sunrpc's trace events on" restarts_in_use
 check "a GSS token longer than a page arrives whole" token_arrives
 check "the server of the namespace stops" stop
 check "the namespace and its device are removed" remove
+check "another one, and its namespace, end during I/O, with these events on" ends
 check "the server of the machine serves as before" works "$SERVER_ADDR" machine
 finish
