@@ -270,12 +270,12 @@ uml() {
 	gate "$KERNEL: two, the crafted peer" 2400 pair 'crafted_peer leaks.sh'
 	gate "$KERNEL: two, mounts and connections" 1800 pair 'mounts leaks.sh'
 	gate "$KERNEL: two, data and messages" 1200 pair 'data leaks.sh'
-	gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
-	settings='ROUNDS=3' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
+	settings='SHORT_FORMS=yes' gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
+	settings='ROUNDS=3 SHORT_FORMS=yes' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
 	gate "$KERNEL: two, faults during I/O" 1200 pair 'during_io leaks.sh'
 	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
-	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
+	settings='SHORT_FORMS=yes' gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the client" 900 iwarp 'iwarp_siw leaks.sh' siw iwarp-tcp
 	gate "$KERNEL: two, an adapter and its faults" 900 adapter narrowest 'adapter_faults leaks.sh'
 	all_done

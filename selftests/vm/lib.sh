@@ -72,6 +72,9 @@ not() { ! "$@"; }
 # Whether this run has the time for the long form of a test, as `make check-all` has.
 long_form() { [ -n "${LONG_FORMS:-}" ]; }
 
+# Whether it has time for the short form only, where a test has one, as `make check` has.
+short_form() { [ -n "${SHORT_FORMS:-}" ] && ! long_form; }
+
 on_server() { "$scripts/vm/on-server" "$@"; }
 restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 
