@@ -87,6 +87,9 @@ queue_pairs_are() {
 	echo "the server has $1 queue pairs after $((60 - left)) s"
 }
 
+# With the default of timeo, a minute, a call that was sent before the outage waits until that is over, if the server's device gave up the
+# connection meanwhile (docs/tuning.md): no bound of seconds is right then, so mounts here have a shorter one.
+#
 # waits VERSION: the call of a hard mount waits as long as it takes, and the server then has no connection more than before. With NFSv4
 # that is longer than the lease, which is 10 seconds, and a lock that the client has is still its own after that.
 waits() {

@@ -19,6 +19,9 @@ over_tcp() { mount -t nfs -o proto=tcp,vers=4.2,sec=krb5,retry=0 "server.rpcrdma
 # Prints how many calls the server refused because of their credentials.
 denied() { on_server "awk '/^rpc / { print \$5 }' /proc/net/rpc/nfsd"; }
 
+# nfsd and rpc.svcgssd are not started again here: with nfsd anew, calls fail with EPERM, with the in-tree module on both sides as well. What
+# is left of that is a server without contexts, and a new connection.
+#
 # The server forgets all contexts a few times, at last when the connection has gone, too.
 forget_contexts() {
 	for _ in 1 2; do
