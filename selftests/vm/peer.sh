@@ -13,7 +13,7 @@ need_pair
 need_peer
 peer_cases server
 # Those that need a server with messages of 4 MiB.
-large=(large_write large_call_in_a_position_zero_chunk large_reads_at_any_offset)
+large=(large_write large_call_in_a_position_zero_chunk large_reads_at_any_offset large_list_of_segments)
 if [ -n "${PEER:-}" ]; then
 	read -r -a large <<<"$(printf '%s\n' "${cases[@]}" | grep '^large_' | xargs)"
 	read -r -a cases <<<"$(printf '%s\n' "${cases[@]}" | grep -v '^large_' | xargs)"
@@ -56,11 +56,23 @@ refusals_logged() {
 # What the server records of the cases, if they are not chosen.
 recorded() { [ -n "${PEER:-}" ] || event_came there "$@"; }
 
+# Whether there are ways to have memory fragmented: allocations of eight pages and more fail for what the server receives.
+can_fragment() { [[ $KERNEL = *debug ]] && [ ${#large[@]} -gt 0 ]; }
+fragmented() {
+	local left
+	on_server "cd $PWD; . ./faults.sh; aim svc9transport8recvfrom && arm fail_page_alloc min-order=3 times=1000 probability=100" &&
+		timeout 300 "$peer" run large_list_of_segments
+	set -- $?
+	left=$(on_server "cd $PWD; . ./faults.sh; setting fail_page_alloc times; clear_faults")
+	echo "$((1000 - left)) allocations failed"
+	[ "$left" -lt 1000 ] && return "$1"
+}
+
 server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
 
 # A kernel that checks each access to memory is slow, and more so if its processor is emulated.
 case $KERNEL in debug | rt-debug) progress_timeout 24 ;; uml-debug) progress_timeout 12 ;; *) progress_timeout 6 ;; esac || exit
-plan $((${#cases[@]} + ${#large[@]} + 14))
+plan $((${#cases[@]} + ${#large[@]} + $(can_fragment && echo 1 || echo 0) + 14))
 record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_{read,recv}_err \
 	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
 for name in "${cases[@]}"; do
@@ -83,11 +95,13 @@ check "svcrdma_decode_parse_err" recorded svcrdma_decode_parse_err "$completion 
 progress_timeout 30
 umount "$mnt"
 if [ ${#large[@]} -gt 0 ]; then
-	takes 4194304 || exit
+	messages=$(on_server cat /proc/sys/sunrpc/svc_rdma/max_req_size)
+	on_server "echo 65536 >/proc/sys/sunrpc/svc_rdma/max_req_size" && takes 4194304 || exit
 	for name in "${large[@]}"; do
 		check_peer "$name"
 	done
-	takes 1048576 || exit
+	! can_fragment || check "large_list_of_segments in fragmented memory" fragmented
+	on_server "echo $messages >/proc/sys/sunrpc/svc_rdma/max_req_size" && takes 1048576 || exit
 fi
 check "the server holds on to none of it and unloads" server_unloads
 finish

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The longest calls and replies, for a server that takes 4 MiB: nfsd's own default is less, and no client of Linux asks for more than
-//! 1 MiB.
+//! The longest calls and replies, for a server that takes 4 MiB, and messages of 64 KiB: the defaults are less, and no client of Linux
+//! asks for more than 1 MiB.
 
 use super::target::target;
 use crate::case::cases;
 use crate::case::expect_eq;
 use crate::case::Outcome;
 use crate::client::Client;
+use crate::client::PRIVATE_DATA;
 use crate::message::parse_inline;
 use crate::message::ChunkLists;
 use crate::message::Segment;
@@ -17,12 +18,14 @@ use crate::nfs4::write;
 use crate::nfs4::write_reduced;
 use crate::nfs4::Results;
 use crate::verbs::Access;
+use crate::verbs::Options;
 use std::net::SocketAddrV4;
 
 cases![ServerCase:
     large_write,
     large_call_in_a_position_zero_chunk,
     large_reads_at_any_offset,
+    large_list_of_segments,
 ];
 
 /// The longest result of a READ. A WRITE may be longer: the server takes messages of another page.
@@ -128,5 +131,35 @@ fn large_reads_at_any_offset(server: SocketAddrV4) -> Outcome {
     }
     // Past the end.
     reads(&client, 4095, MOST, &data[4095..])?;
+    client.null_call_succeeds()
+}
+
+/// As many segments as a message of 64 KiB has room for. What the server lists of each is more than it finds contiguous pages for, if
+/// memory is fragmented.
+fn large_list_of_segments(server: SocketAddrV4) -> Outcome {
+    const SEGMENTS: usize = 2_600;
+    let options = Options {
+        private: [&PRIVATE_DATA[..6], &[63, 63]].concat(),
+        receive_len: 65_536,
+        ..Options::default()
+    };
+    let client = Client::ready_with(server, &options)?;
+    let mut data = data(5);
+    data.truncate(SEGMENTS);
+    let region = client.region_with(&data, Access::Read)?;
+    let xid = client.xid();
+    let call = nfs4::compound(xid, &[write_reduced(0, SEGMENTS as u32)]);
+    let segment = |at| (call.positions[0], Segment::of(&region, at, 1));
+    let lists = ChunkLists::with_read((0..SEGMENTS).map(segment).collect());
+    let message = client.inline_call(xid, &lists, &call.bytes);
+    expect_eq("a message of 56 KiB", message.len() > 56 << 10, true)?;
+    let reply = client.call(&message)?;
+    let (_, payload) = parse_inline(&reply.bytes)?;
+    expect_eq(
+        "written",
+        Results::new(payload)?.written()? as usize,
+        SEGMENTS,
+    )?;
+    client.file_has(0, &data)?;
     client.null_call_succeeds()
 }
