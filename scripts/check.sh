@@ -310,6 +310,7 @@ stock() {
 # The tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
 vms() {
 	gate 'one VM' 900 one_vm single
+	rdma=iwarp-tcp gate 'one VM: the tests in the kernel, iwarp-tcp' 900 one_vm inkernel.sh
 	gate 'the strict device builds' 600 strict
 	rdma=strict gate 'one VM, the strict device' 600 one_vm strict.sh
 	gate 'two VMs: data and messages' 1800 pair data
@@ -325,6 +326,7 @@ vms() {
 	gate 'open-iscsi is there' 300 in_root selftests/iwarp/open-iscsi.sh
 	settings='ROUNDS=3' gate 'iWARP: one VM' 900 one_vm iwarp_single
 	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp user'
+	gate 'iWARP: two VMs, files and exports' 1800 iwarp files
 	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
 	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
 	gate 'iWARP: two VMs of eight CPUs, many controllers' 3600 iwarp iwarp_many iwarp-tcp iwarp-tcp --smp 8
