@@ -137,18 +137,18 @@ mount_nfs 4.2 nconnect=$transports || exit
 # First, as the listener keeps the pages that it once pulled Calls to. It allocates more when more and larger Calls come than ever
 # before, and after a failure, since the pages that it had for that Call are freed.
 load=(--size=16M --numjobs=8 --bsrange=256k-1M)
-check "$(part 10) allocations of pages fail while the server receives" survives serves svc3ops8recvfrom fail_page_alloc "$(part 10)" 1
+check "$(part 10) allocations of pages fail while the server receives" survives serves svc9transport8recvfrom fail_page_alloc "$(part 10)" 1
 # What takes its time is to connect. I/O that left no moment to itself would only make that slower. Of the allocations one in
 # each connection shall fail, or a few. The client has kept its buffers and regions, and makes fewer.
 load=(--bsrange=4k-256k --size=8M --thinktime=20000 --numjobs=2)
 check "$(part 15) allocations fail while the client connects" survives connects client 14connect_worker failslab "$(part 15)" 5
 check "$(part 5) allocations of pages fail there" survives connects client 14connect_worker fail_page_alloc "$(part 5)" 20
-check "$(part 5) allocations fail while the server accepts" survives connects server svc3ops6accept failslab "$(part 5)" 1
-check "$(part 5) allocations of pages fail there" survives connects server svc3ops6accept fail_page_alloc "$(part 5)" 5
+check "$(part 5) allocations fail while the server accepts" survives connects server svc9transport6accept failslab "$(part 5)" 1
+check "$(part 5) allocations of pages fail there" survives connects server svc9transport6accept fail_page_alloc "$(part 5)" 5
 load=(--bsrange=4k-256k --size=4M --numjobs=8)
-check "$(part 25) allocations fail while the server receives" survives serves svc3ops8recvfrom failslab "$(part 25)" 20
+check "$(part 25) allocations fail while the server receives" survives serves svc9transport8recvfrom failslab "$(part 25)" 20
 # Shows S4.5.4-03.
-check "$(part 30) allocations fail while the server replies" survives serves svc3ops6sendto failslab "$(part 30)" 20
+check "$(part 30) allocations fail while the server replies" survives serves svc9transport6sendto failslab "$(part 30)" 20
 check "$(part 5) allocations fail for the buffers of Calls" survives mounts "$(part 5)"
 check "the client breaks the connection $DISCONNECTS times" survives disconnects client "$DISCONNECTS"
 check "the server breaks the connection $DISCONNECTS times" survives disconnects server "$DISCONNECTS"
