@@ -53,6 +53,12 @@ refusals_logged() {
 		dmesg | grep -m 3 'refused the call 0x[0-9a-f]* of $CLIENT_ADDR:[0-9]*: '"
 }
 
+# Whether it says so, if somebody replied to a callback that there is not.
+replies_logged() {
+	[[ " ${cases[*]} " != *" malformed_messages_"* ]] ||
+		on_server "dmesg | grep -m 1 'dropped a reply of $CLIENT_ADDR:[0-9]* to the callback 0x[0-9a-f]*, which does not wait for one'"
+}
+
 # What the server records of the cases, if they are not chosen.
 recorded() { [ -n "${PEER:-}" ] || event_came there "$@"; }
 
@@ -72,7 +78,7 @@ server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scrip
 
 # A kernel that checks each access to memory is slow, and more so if its processor is emulated.
 case $KERNEL in debug | rt-debug) progress_timeout 24 ;; uml-debug) progress_timeout 12 ;; *) progress_timeout 6 ;; esac || exit
-plan $((${#cases[@]} + ${#large[@]} + $(can_fragment && echo 1 || echo 0) + 14))
+plan $((${#cases[@]} + ${#large[@]} + $(can_fragment && echo 1 || echo 0) + 15))
 record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_{read,recv}_err \
 	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
 for name in "${cases[@]}"; do
@@ -81,6 +87,7 @@ done
 check "a mount beside all that kept its connection" still_connected
 check "and its file is whole" same_file beside
 check "calls that were refused are counted, and logged with the client's address" refusals_logged
+check "replies to no callback are logged" replies_logged
 check "connections that stood still are counted and logged" stalls_logged
 end_events there
 check "svcrdma_err_chunk" recorded svcrdma_err_chunk "xid=$hex$"

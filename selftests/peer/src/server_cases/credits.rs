@@ -100,6 +100,12 @@ fn malformed(client: &Client) -> [(&'static str, Vec<u8>, bool); 9] {
     let reply = wire::reply(xid, &[]);
     let chunk = ChunkLists::with_reply(Some(Vec::new()));
     [
+        // The first one, as the log has a line for it that peer.sh looks for, and leaves out those that come too often.
+        (
+            "a reply to no callback",
+            client.inline_call(xid, &none, &reply),
+            false,
+        ),
         ("RDMA_DONE", words([xid, 1, 32, 3, 0, 0, 0]), false),
         ("nothing", Vec::new(), false),
         ("no chunk lists", words([xid, 1, 32, RDMA_MSG]), false),
@@ -111,11 +117,6 @@ fn malformed(client: &Client) -> [(&'static str, Vec<u8>, bool); 9] {
         (
             "RDMA_ERROR of no kind",
             words([xid, 1, 32, RDMA_ERROR, 9]),
-            false,
-        ),
-        (
-            "a reply to no callback",
-            client.inline_call(xid, &none, &reply),
             false,
         ),
         (
