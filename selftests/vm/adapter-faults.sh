@@ -50,9 +50,13 @@ mounts_in_spite_of() {
 	umount "$mnt"
 }
 
+# Who looks for the reason of fewer credits finds it in the server's log.
+said_so() { on_server "dmesg | grep -E 'connection of $CLIENT_ADDR:[0-9]+ has [0-9]+ instead of [0-9]+ credits: the device, or memory, was short of more'"; }
+
 echo "# SEED=$seed FAULTS=$faults"
-plan 7
+plan 8
 check "queue pairs that cannot be made, on either side, are made smaller" mounts_in_spite_of queue-pair-fails on-both-sides
+check "the server says that such a connection has fewer credits" said_so
 check "without memory regions there are fewer credits" mounts_in_spite_of region-fails
 mount_nfs 4.2 || exit
 check "no data is lost" during_io plan_runs
