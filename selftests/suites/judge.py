@@ -23,7 +23,7 @@ TABLE = Path(__file__).with_name("outcomes.tsv")
 DIRECTORY = Path(os.environ.get("RESULTS", "/vm/suites"))
 OUTCOMES = ("passed", "skipped", "failed", "omitted")
 # Reasons are explained at the head of the table.
-REASON = re.compile(r"iwarp|vendor|verb|program|libfabric|(L([1-9]|1[0-3]))")
+REASON = re.compile(r"iwarp|vendor|verb|rnr|program|libfabric|(L([1-9]|1[0-3]))")
 
 
 @dataclass

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What tests of user verbs share: programs on both machines of a pair, one of which listens. To be sourced after lib.sh.
+#
+# PROGRAM_LIMIT= seconds for each program, instead of 60, or 240 over SCTP and on a kernel that looks for faults.
 
 limit=60
-[[ $KERNEL != *debug ]] || limit=240
+# shellcheck disable=SC2153 # the VM sets it
+if [[ $KERNEL = *debug || $RDMA = iwarp-sctp ]]; then limit=240; fi
+limit=${PROGRAM_LIMIT:-$limit}
 
 # has_user_verbs: whether the devices of a pair have user verbs, as all have by default. What they take is loaded, as libraries do.
 has_user_verbs() {
