@@ -284,7 +284,12 @@ uml() {
 # Suites that nobody here wrote. An emulated processor would take far longer for them.
 suites() {
 	gate 'programs of suites are unpacked' 900 in_root selftests/suites/layer.sh
-	gate "$KERNEL: two, iwarp-tcp, rdma-core's tests" 2400 iwarp user-pyverbs.sh
+	settings='TIMEOUT=1800'
+	gate "$KERNEL: two, iwarp-tcp, suites" 7200 iwarp 'user_suites leaks.sh'
+	gate "$KERNEL: two, iwarp-sctp, suites" 7200 iwarp 'user_suites leaks.sh' iwarp-sctp iwarp-sctp
+	settings=''
+	gate "$KERNEL: two, programs, siw on the server" 1800 iwarp 'user_siw leaks.sh' iwarp-tcp siw
+	gate "$KERNEL: two, programs, siw on the client" 1800 iwarp 'user_siw leaks.sh' siw iwarp-tcp
 }
 
 # A short list, for use while one works.

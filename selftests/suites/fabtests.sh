@@ -38,7 +38,7 @@ for source in $(sources libfabtests_la_SOURCES); do
 	gcc "${flags[@]}" -c "$source" -o "objects/$(basename "$source" .c).o"
 done
 built=0
-mapfile -t targets < <(sed -nE "s@^	(($programs)/[a-z_]+) *\\\\?\$@\1@p" Makefile.am | sort -u)
+mapfile -t targets < <(sed -nE "s@^	(($programs)/[a-z_]+)[[:space:]]*\\\\?\$@\1@p" Makefile.am | sort -u)
 for program in "${targets[@]}"; do
 	mapfile -t files < <(sources "${program//\//_}_SOURCES")
 	[ ${#files[@]} -gt 0 ] || { echo "the Makefile.am does not say what $program consists of" >&2; exit 1; }

@@ -8,7 +8,7 @@
 . ./suites.sh
 need_user_verbs
 need_suites
-begin perftest qperf fio rsockets
+begin perftest qperf fio rsockets librdmacm
 
 # quick_perf TEST: qperf's server tells its port before it listens. A client that is faster is refused, and begins again.
 quick_perf() {
@@ -30,13 +30,20 @@ copies() {
 	random_file /tmp/here 3000000 && chmod 644 /tmp/here && served 7427 rcopy "rcopy /tmp/here $SERVER_ADDR:/tmp/there" &&
 		[ "$(sha256sum </tmp/here)" = "$(on_server "sha256sum </tmp/there")" ]
 }
-# preloaded PORT SERVER CLIENT: programs for TCP sockets, which get rsockets.
-preload="env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
-preloaded() { between server "$1" "$preload $2" "$preload $3"; }
+# pipes OPTION...: NetPIPE, a program for TCP sockets, which gets rsockets.
+pipes() {
+	local program="env LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so NPtcp"
+	between server 5002 "$program $*" "$program -h $SERVER_ADDR $*"
+}
+# alone PROGRAM: a client whose server is not there, as it does not come to that.
+alone() { bash -c "$as_nobody $*"; }
+ping() { between server 7174 "rping -s -a $SERVER_ADDR $*" "rping -c -a $SERVER_ADDR $*"; }
+connects() { between server 7471 "ucmatose -b $SERVER_ADDR $*" "ucmatose -s $SERVER_ADDR $*"; }
 
+many=100
 all=(-n 10 -a) few=(-n 100 -s 8192) fio_size=32M
-[[ $KERNEL != *debug ]] || all=(-n 5 -s 1000000) few=(-n 10 -s 8192) fio_size=4M
-plan 65
+[[ $KERNEL != *debug ]] || all=(-n 5 -s 1000000) few=(-n 10 -s 8192) fio_size=4M many=20
+plan 70
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	in_suite perftest "$program, all sizes" perftest "$program" "${all[@]}"
 done
@@ -66,14 +73,18 @@ for verb in write read; do
 	for size in 4k 64k 1m; do in_suite fio "$verb of $size" rdma_fio $verb 16 $size; done
 	for depth in 1 64; do in_suite fio "$verb of 64k, $depth at once" rdma_fio $verb $depth 64k; done
 done
-for test in a b n r; do in_suite rsockets "rstream, test $test" rsockets rstream $test; done
+for test in b n r; do in_suite rsockets "rstream, test $test" rsockets rstream $test; done
 in_suite rsockets riostream rsockets riostream b
 in_suite rsockets rcopy copies
-in_suite rsockets "NetPIPE over librspreload" preloaded 5002 "NPtcp -i -u 65536 -o /tmp/np.out" \
-	"NPtcp -h $SERVER_ADDR -i -u 65536 -o /tmp/np.out"
-# Without -4 its server listens at `::`, where a device for iWARP takes connections over IPv6 only.
-in_suite rsockets "iperf3 over librspreload" preloaded 5201 "iperf3 -4 -s -1" "iperf3 -4 -c $SERVER_ADDR -n 1M"
+in_suite rsockets "NetPIPE over librspreload" pipes -i -u 65536 -o /tmp/np.out
+in_suite librdmacm "rping, many rounds" ping -C "$((10 * many))" -S 65000 -V
+in_suite librdmacm "ucmatose, many connections" connects -c $many -C $many -S 4096
+in_suite librdmacm "rping -q" ping -C 10 -q
+in_suite librdmacm udaddy alone udaddy -s "$SERVER_ADDR"
+in_suite librdmacm udpong alone udpong -s "$SERVER_ADDR"
+in_suite librdmacm mckey alone mckey -b "$CLIENT_ADDR" -m 239.1.1.1
+in_suite librdmacm rdma_xclient alone rdma_xclient -s "$SERVER_ADDR" -c x
 check "nothing of a process is left when it has ended" nothing_left
-check "each test that does not pass is in the table" counted perftest qperf fio rsockets
+check "each test that does not pass is in the table" counted perftest qperf fio rsockets librdmacm
 show_counts
 finish
