@@ -444,7 +444,7 @@ all | '')
 	if [ "${1:-}" = all ]; then
 		part 'limits of adapters' 45
 		adapters
-		part 'suites that nobody here wrote' 10
+		part 'suites that nobody here wrote' 60
 		suites
 	fi
 	unset KERNEL

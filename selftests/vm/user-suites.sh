@@ -42,7 +42,7 @@ connects() { between server 7471 "ucmatose -b $SERVER_ADDR $*" "ucmatose -s $SER
 
 many=100
 all=(-n 10 -a) few=(-n 100 -s 8192) fio_size=32M
-[[ $KERNEL != *debug ]] || all=(-n 5 -s 1000000) few=(-n 10 -s 8192) fio_size=4M many=20
+[[ $KERNEL != *debug && $KERNEL != uml ]] || all=(-n 5 -s 1000000) few=(-n 10 -s 8192) fio_size=4M many=20
 plan 70
 for program in ib_send_bw ib_write_bw ib_read_bw ib_send_lat ib_write_lat ib_read_lat; do
 	in_suite perftest "$program, all sizes" perftest "$program" "${all[@]}"
