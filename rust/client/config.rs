@@ -156,11 +156,20 @@ pub(super) struct QueueLimits {
 
 impl QueueLimits {
     /// Returns the sizes for a connection that has resources for `first` credits from the start.
-    pub(super) fn new(limits: &device::Limits, config: Config, first: usize) -> Result<Self> {
+    /// `keeps_offsets` is what [`rdma::ProtectionDomain::keeps_offsets`] says of the device.
+    pub(super) fn new(
+        limits: &device::Limits,
+        keeps_offsets: bool,
+        config: Config,
+        first: usize,
+    ) -> Result<Self> {
         let pages = limits
             .registration_pages
             .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        let payload_segments = pages::regions(MAX_PAYLOAD_PAGES, usize::try_from(pages)?);
+        // What of a payload is in its first and its last page may need regions of its own.
+        let apart = if keeps_offsets { 0 } else { 2 };
+        let payload_segments =
+            pages::regions(MAX_PAYLOAD_PAGES, usize::try_from(pages)?).saturating_add(apart);
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {
             endpoint::log(|| {

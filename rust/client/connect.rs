@@ -230,8 +230,9 @@ fn make_queue(
     let mut credits = config.credits;
     let first = first.max(resources.credits);
     loop {
-        let limits = config::QueueLimits::new(device, Config { credits, ..config }, first)?;
         let pd = resources.pd.clone();
+        let config = Config { credits, ..config };
+        let limits = config::QueueLimits::new(device, pd.keeps_offsets(), config, first)?;
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),
             // Each driver has an error of its own for a queue pair that is too large.

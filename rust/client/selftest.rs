@@ -26,6 +26,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "a device with too short a queue for one credit is refused",
         shortest_queue_is_refused,
     ),
+    (
+        "where addresses have no offset, the first and the last page have regions of their own",
+        pages_at_the_ends_have_regions,
+    ),
 ];
 
 /// Returns the limits of a device. None of the others matters here.
@@ -45,7 +49,12 @@ fn device(queue_depth: u32, registration_pages: u32) -> Limits {
 
 /// Returns the sizes for up to `credits` credits.
 fn sizes(limits: &Limits, credits: usize) -> Result<QueueLimits> {
-    QueueLimits::new(limits, Config::current(credits)?, 16)
+    sizes_if(true, limits, credits)
+}
+
+/// Returns the sizes where device addresses keep the offset in the page or do not.
+fn sizes_if(keeps_offsets: bool, limits: &Limits, credits: usize) -> Result<QueueLimits> {
+    QueueLimits::new(limits, keeps_offsets, Config::current(credits)?, 16)
 }
 
 fn short_queue_is_enough() -> Result<bool> {
@@ -56,7 +65,13 @@ fn short_queue_is_enough() -> Result<bool> {
 }
 
 fn requests_fit_the_device() -> Result<bool> {
-    for pages in [32, 128, 257] {
+    for (pages, keeps_offsets) in [
+        (32, true),
+        (128, true),
+        (257, true),
+        (128, false),
+        (257, false),
+    ] {
         for depth in Iterator::chain(100..1_000, [1_024, 2_048, 4_351, 65_536]) {
             for wanted in [1, 4, 128, 16_384] {
                 let QueueLimits {
@@ -65,7 +80,7 @@ fn requests_fit_the_device() -> Result<bool> {
                     first_credits,
                     reserve,
                     ..
-                } = sizes(&device(depth, pages), wanted)?;
+                } = sizes_if(keeps_offsets, &device(depth, pages), wanted)?;
                 let queue = parameters.queue_pair();
                 let fits = queue.send_queue_depth(1)? <= depth && queue.receives < depth;
                 let regions = u32::try_from(reserve)?;
@@ -86,4 +101,13 @@ fn shortest_queue_is_refused() -> Result<bool> {
     let enough = sizes(&device(62, 257), 128)?.credits == 1;
     let error = sizes(&device(61, 257), 128).err();
     Ok(enough && error == Some(errno::eopnotsupp()))
+}
+
+fn pages_at_the_ends_have_regions() -> Result<bool> {
+    let segments = |pages| {
+        let device = device(1_024, pages);
+        sizes_if(false, &device, 128).map(|sizes| sizes.payload_segments)
+    };
+    let error = segments(32).err();
+    Ok(segments(257)? == 3 && segments(128)? == 5 && error == Some(errno::eopnotsupp()))
 }

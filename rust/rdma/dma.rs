@@ -13,7 +13,10 @@
 
 use crate::prelude::*;
 use ext::memory::Buffer;
-use kernel::bindings::scatterlist;
+use kernel::{
+    bindings::scatterlist,
+    page::PAGE_SIZE, //
+};
 
 /// A buffer mapped for one direction.
 ///
@@ -162,6 +165,33 @@ impl<H: Context> Drop for Mapped<H> {
             )
         };
     }
+}
+
+/// Returns whether the addresses of `device` have the offset in the page of what they stand for:
+/// maps memory within a page, and looks. Sleeps.
+///
+/// # Safety
+///
+/// `device` is live during the call.
+pub(crate) unsafe fn keeps_offsets(device: *mut cbindings::ib_device) -> Result<bool> {
+    // No boundary that bounce buffers are aligned to, which are of 2 KiB.
+    const OFFSET: usize = 512;
+    let buffer = Buffer::new(2 * OFFSET, GFP_KERNEL)?;
+    let memory = buffer.base().as_ptr().wrapping_byte_add(OFFSET);
+    let direction = DataDirection::ToDevice as cbindings::dma_data_direction;
+    // SAFETY: The caller promises that `device` is live; `memory` is `kmalloc` memory of `OFFSET`
+    // bytes, which `buffer` keeps until it was unmapped.
+    let address = unsafe { cbindings::ib_dma_map_single(device, memory.cast(), OFFSET, direction) };
+    // SAFETY: The caller promises that `device` is live; `address` is the result of the mapping.
+    if unsafe { cbindings::ib_dma_mapping_error(device, address) } != 0 {
+        return Err(EIO);
+    }
+    // SAFETY: The caller promises that `device` is live. The mapping was made with these arguments,
+    // and is undone once; no work request names it.
+    unsafe { cbindings::ib_dma_unmap_unsynced(device, address, OFFSET, direction) };
+    // CAST: To types that are as wide or wider.
+    let offset = |address| address & (PAGE_SIZE as u64 - 1);
+    Ok(offset(address) == offset(memory.addr() as u64))
 }
 
 /// A scatter/gather table that owns its pieces of memory.

@@ -193,12 +193,15 @@ impl<H: Context> Region<H> {
 
     /// Fills the region from `source` as far as one region can extend: up to its number of pages,
     /// and up to a gap (only the first piece may start, and only the last may end, within a page).
-    /// If a piece is too long for the region or for an entry, its rest is taken next, or stays in
-    /// `source`.
+    /// Where device addresses have offsets of their own
+    /// ([`ProtectionDomain::keeps_offsets`]), a piece that starts or ends within a page is alone in
+    /// its region. If a piece is too long for the region or for an entry, its rest is taken next,
+    /// or stays in `source`.
     pub(crate) fn fill(
         &mut self,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
     ) -> Result {
+        let keeps_offsets = self.pd.keeps_offsets();
         let mut left = self.pages;
         while left > 0 {
             let Some(next) = source.peek_mut() else { break };
@@ -214,6 +217,11 @@ impl<H: Context> Region<H> {
             let len = usize::try_from(piece.len())?;
             let pages = left.min(Scatter::ENTRY_BYTES / PAGE_SIZE);
             let room = pages.saturating_mul(PAGE_SIZE).saturating_sub(offset);
+            let whole = offset == 0 && (len > room || len & (PAGE_SIZE - 1) == 0);
+            let alone = !keeps_offsets && !whole;
+            if alone && !first {
+                break;
+            }
             let piece = if len > room {
                 piece.split_front(u32::try_from(room)?).ok_or(EINVAL)?
             } else {
@@ -226,7 +234,7 @@ impl<H: Context> Region<H> {
             // There is room by the type invariants.
             self.scatter.push_within_capacity(piece)?;
             left = left.saturating_sub(end.div_ceil(PAGE_SIZE));
-            if end & (PAGE_SIZE - 1) != 0 {
+            if alone || end & (PAGE_SIZE - 1) != 0 {
                 break;
             }
         }

@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+use crate::dma;
 use crate::prelude::*;
 use kernel::alloc::NumaNode;
 
@@ -23,6 +24,8 @@ pub struct ProtectionDomain<H: Context> {
     unclean: Atomic<bool>,
     /// Whether such a region had pages, which are never freed.
     leaks: Atomic<bool>,
+    /// Whether a device address has the offset in the page of what it stands for.
+    keeps_offsets: bool,
     /// The number of buffers allocated in it.
     buffers: Atomic<u32>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
@@ -38,6 +41,8 @@ impl<H: Context> ProtectionDomain<H> {
     /// Creates a domain on the device that `id` is bound to. Sleeps.
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
+        // SAFETY: `id` is bound to `device` and so keeps it.
+        let keeps_offsets = unsafe { dma::keeps_offsets(device.as_ptr()) }?;
         // Without a flag, the domain has no key for all memory.
         // Argues for SEC-01.
         // SAFETY: `id` is bound to `device` and so keeps it, and so does the value made below.
@@ -47,6 +52,7 @@ impl<H: Context> ProtectionDomain<H> {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             unclean: Atomic::new(false),
             leaks: Atomic::new(false),
+            keeps_offsets,
             buffers: Atomic::new(0),
             id,
         };
@@ -76,6 +82,13 @@ impl<H: Context> ProtectionDomain<H> {
     /// dead device leaves a hundred of them.
     pub(crate) fn note_leak(&self) -> bool {
         !self.leaks.xchg(true, Relaxed)
+    }
+
+    /// Returns whether a device address has the same offset in its page as the memory that it
+    /// stands for. Bounce buffers (`swiotlb`) keep none. What is covered and begins or ends within
+    /// a page then needs up to two regions more.
+    pub fn keeps_offsets(&self) -> bool {
+        self.keeps_offsets
     }
 
     /// Returns a number for a new buffer, which identifies it in traces.

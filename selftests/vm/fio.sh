@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Data of every size and alignment arrives as it was sent: fio writes blocks with a checksum in them, drops them from the cache and
-# reads them back. Its header takes 40 bytes, so smaller sizes are left to random-writes.py, and to whole files that both machines hash.
+# reads them back. Its header takes 40 bytes, so smaller sizes are left to random-writes.py and direct-io.py, and to whole files that both
+# machines hash.
 #
 # LONG_FORMS=yes moves more data.
 
@@ -42,12 +43,13 @@ sizes=(1 2 3 4 5 1023 3999 4000 4095 4096 4097 8191 65537 131071 262145 1048575 
 cached_size=12M direct_size=1M each_size=4M count=4
 if long_form; then cached_size=24M direct_size=4M each_size=8M count=8; fi
 
-plan $((4 + ${#blocks[@]} + ${#sizes[@]}))
+plan $((5 + ${#blocks[@]} + ${#sizes[@]}))
 mount_nfs 4.2 || exit
 check "sequential, 1 MiB" cached --rw=write --bs=1M --size="$cached_size"
 check "random, 4 KiB, direct" direct --bs=4k --size="$direct_size"
 check "random, four at once, 4 KiB to 1 MiB" cached --bsrange=4k-1M --numjobs=4 --size="$each_size"
 check "random, 1 byte to 2 MiB anywhere, is the same as a copy in memory" ./random-writes.py "$mnt/random"
+check "direct, with memory that begins and ends within pages" ./direct-io.py "$mnt/direct"
 for bytes in "${blocks[@]}"; do
 	check "blocks of $bytes bytes" both --bs="$bytes" --size=$((count * bytes))
 done
