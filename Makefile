@@ -26,13 +26,15 @@ MEM ?= $(if $(filter %debug,$(KERNEL)),3G,2G)
 PEER_MEM ?= $(MEM)
 LIMIT ?= 600
 APPEND ?=
+# What maps memory for the strict device, instead of its own operations: iommu or bounce.
+DMA ?=
 
 # The shell of the guest expands a `$` in RUN.
 override RUN := $(value RUN)
 export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
-vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)'
+vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)' $(if $(DMA),--dma $(DMA))
 built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)$(strict)
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))

@@ -187,6 +187,11 @@ adapter() {
 	scripts/enter scripts/vm.py pair --rdma strict --append "rdma_rxe.profile=$1" --limit "$limit" -- "$settings scripts/vm/kselftest $2"
 }
 
+# platform DMA: a pair whose strict devices get their memory by what the machine has for that.
+platform() {
+	scripts/enter scripts/vm.py pair --rdma strict --dma "$1" --limit "$limit" -- "$settings scripts/vm/kselftest platform"
+}
+
 # Consumers of kernel verbs for iwarp-rfc7306.sh and iwarp-rnbd.sh.
 verbs_consumers() {
 	local prefix=${KERNEL:+$KERNEL-}
@@ -322,6 +327,8 @@ vms() {
 	rdma=iwarp-tcp gate 'one VM: the tests in the kernel, iwarp-tcp' 900 one_vm inkernel.sh
 	gate 'the strict device builds' 600 strict
 	rdma=strict gate 'one VM, the strict device' 600 one_vm strict.sh
+	settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1' gate 'two VMs: behind an IOMMU' 3600 platform iommu
+	settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1' gate 'two VMs: bounce buffers' 3600 platform bounce
 	gate 'two VMs: data and messages' 1800 pair data
 	gate 'two VMs: mounts and connections' 1800 pair mounts
 	gate 'two VMs: faults during I/O' 1800 pair during_io

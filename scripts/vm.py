@@ -101,6 +101,7 @@ def main():
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
     parser.add_argument("--rdma", choices=RDMA, default="rxe", help="the RDMA device")
     parser.add_argument("--peer-rdma", choices=RDMA, help="the RDMA device of a pair's server, if it is another one")
+    parser.add_argument("--dma", choices=tuple(qemu.DMA), default="", help="what of the machine maps memory for a strict device: QEMU only")
     parser.add_argument("--built", type=Path, default=SRC if KERNEL.stock else SRC / "build" / KERNEL.name, help="where our modules are")
     parser.add_argument("--root", default="/mnt", help="the root directory of the VMs; its kernel modules are those of the build root")
     parser.add_argument("--smp", type=int, default=2)
@@ -134,6 +135,9 @@ def main():
         sys.exit("vm: --systemd is for a command in one VM of QEMU")
     if options.cpu_time and not KERNEL.uml:
         sys.exit("vm: --cpu-time is for KERNEL=uml")
+
+    if options.dma and (KERNEL.uml or options.rdma != "strict"):
+        sys.exit("vm: --dma is for --rdma strict, in VMs of QEMU")
 
     turn = take_turn(options)
     run, vms = boot(options)

@@ -207,7 +207,7 @@ class Machine:
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
                   "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": link.get(rdma, rdma),
                   "PEER_RDMA": link.get(options.peer_rdma, options.peer_rdma), "STRICT": "yes" if rdma == "strict" else "",
-                  "KERNEL": KERNEL.name}
+                  "DMA": options.dma, "KERNEL": KERNEL.name}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
         if role != "single":
             (self.dir / "pair").mkdir()

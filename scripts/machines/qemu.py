@@ -16,6 +16,16 @@ ACCELERATION = {
     # A nanosecond of the guest's time for each of its instructions; one virtual CPU only.
     "count": ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,sleep=off"],
 }
+# A PCI device that no driver of the kernel is for, and how a strict device learns that memory is to be mapped for it.
+PCI, NAMED = ["-device", "edu,addr=1e"], "rdma_rxe.pci=0000:00:1e.0"
+# What of the machine maps memory for it, and what that takes: devices, and words for the kernel's command line.
+DMA = {
+    "": ([], ""),
+    # A mapping ends for the device when it ends for who made it.
+    "iommu": (["-device", "intel-iommu,intremap=off", *PCI], f"intel_iommu=on iommu.passthrough=0 iommu.strict=1 {NAMED}"),
+    # All DMA goes through bounce buffers: 128 MiB, twice the default.
+    "bounce": (PCI, f"swiotlb=65536,force {NAMED}"),
+}
 BOOT_SECONDS = 240 * (3 if KERNEL.checks else 1)  # On two idle CPUs a pair takes under 20, or under a minute with the debug kernel.
 # Emulated guests that share the processors run into their time limits.
 ALONE = True
@@ -64,6 +74,8 @@ class Qemu(Machine):
             # An interrupt in the moment when the kernel reads what its CPU can do finds five levels of page tables gone,
             # and with them the place of KASAN's shadow.
             append += " page_poison=1 no5lvl lockdep.lock_stat=0"
+        devices, more = DMA[options.dma]
+        append += f" {more}"
         modules = ["overlay"]
         if options.systemd:
             append += " guest.systemd net.ifnames=0"
@@ -78,7 +90,7 @@ class Qemu(Machine):
             self.shares.add("pair", run / "pair", writable=True)
         self.command = [
             options.qemu or ARCHITECTURE.qemu, "-M", ARCHITECTURE.board, "-nodefaults", "-display", "none", "-no-reboot",
-            *ACCELERATION[accel],
+            *ACCELERATION[accel], *devices,
             "-smp", str(options.smp), "-m", self.memory,
             "-kernel", str(KERNEL.image), "-initrd", str(initramfs(*self.shares.modules, *modules)),
             "-append", f"{append} {options.append}".strip(),

@@ -29,7 +29,7 @@ case $RDMA in
 iwarp-*) RDMA_DEVICE=iw0 ;;
 *) RDMA_DEVICE=${RDMA}0 ;;
 esac
-export MODULE KERNEL RDMA RDMA_DEVICE PEER_RDMA STRICT
+export MODULE KERNEL RDMA RDMA_DEVICE PEER_RDMA STRICT DMA
 # Virtual CPUs that wait long for a real one are late to serve the tasks that starve, and the scheduler warns of that.
 for file in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
 	if [[ $KERNEL = *debug && -e $file ]]; then echo 0 >"$file"; fi

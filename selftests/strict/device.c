@@ -46,6 +46,7 @@ MODULE_PARM_DESC(fail_maps, "one in so many mappings fails");
 
 /* A strict device, and what rxe does to free its own. */
 struct strict {
+	/* None, if memory is mapped for a PCI device. */
 	struct platform_device *platform;
 	struct ib_device *rdma;
 	struct list_head list;
@@ -65,18 +66,32 @@ static struct ib_mr *refuse_user_memory(struct ib_pd *pd, u64 start, u64 length,
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
+static struct strict *strict_of(struct ib_device *device)
+{
+	struct strict *strict;
+
+	guard(mutex)(&devices_lock);
+	list_for_each_entry(strict, &devices, list) {
+		if (strict->rdma == device)
+			return strict;
+	}
+	return NULL;
+}
+
 static void dealloc_driver(struct ib_device *device)
 {
-	struct strict *strict = dev_get_drvdata(device->dma_device);
+	struct strict *strict = strict_of(device);
 
 	strict->dealloc_driver(device);
 	mutex_lock(&devices_lock);
 	list_del(&strict->list);
 	mutex_unlock(&devices_lock);
-	spin_lock_irq(&strict_lock);
-	strict_left(&strict->platform->dev);
-	spin_unlock_irq(&strict_lock);
-	platform_device_unregister(strict->platform);
+	if (strict->platform) {
+		spin_lock_irq(&strict_lock);
+		strict_left(&strict->platform->dev);
+		spin_unlock_irq(&strict_lock);
+		platform_device_unregister(strict->platform);
+	}
 	kfree(strict);
 }
 
@@ -93,7 +108,6 @@ static int add_platform_device(struct strict *strict)
 	if (status)
 		goto put;
 	strict->platform = platform;
-	dev_set_drvdata(&platform->dev, strict);
 	status = dma_set_mask_and_coherent(&platform->dev,
 					   DMA_BIT_MASK(strict_settings.mask));
 	if (status)
@@ -121,7 +135,9 @@ int strict_register(struct ib_device *device, const char *name,
 	strict = kzalloc_obj(*strict);
 	if (!strict)
 		return -ENOMEM;
-	status = strict_limit(device) ?: add_platform_device(strict);
+	status = strict_limit(device);
+	if (!status && !strict_pci())
+		status = add_platform_device(strict);
 	if (status) {
 		kfree(strict);
 		return status;
@@ -133,9 +149,10 @@ int strict_register(struct ib_device *device, const char *name,
 	strict->dealloc_driver = device->ops.dealloc_driver;
 	device->ops.dealloc_driver = dealloc_driver;
 	device->ops.reg_user_mr = refuse_user_memory;
+	dma = strict_pci() ?: &strict->platform->dev;
 	/* If this fails, dealloc_driver() comes nevertheless. */
-	device->dma_device = &strict->platform->dev;
-	return ib_register_device(device, name, &strict->platform->dev);
+	device->dma_device = dma;
+	return ib_register_device(device, name, dma);
 }
 
 /* Returns the newest device, or NULL. */
@@ -236,6 +253,13 @@ static int devices_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(devices);
 
+static int reached_show(struct seq_file *file, void *unused)
+{
+	strict_show_reached(file);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(reached);
+
 static int plan_show(struct seq_file *file, void *unused)
 {
 	strict_show_plan(file);
@@ -284,13 +308,19 @@ DEFINE_DEBUGFS_ATTRIBUTE(test_fops, NULL, run_tests, "%llu\n");
 /* Are called for rxe_alloc_wq() and rxe_destroy_wq() in rxe.c. */
 int strict_start(void)
 {
-	int status = rxe_alloc_wq();
+	int status = strict_find_pci();
 
 	if (status)
 		return status;
+	status = rxe_alloc_wq();
+	if (status) {
+		strict_put_pci();
+		return status;
+	}
 	directory = debugfs_create_dir("strict", NULL);
 	debugfs_create_file("faults", 0400, directory, NULL, &faults_fops);
 	debugfs_create_file("devices", 0400, directory, NULL, &devices_fops);
+	debugfs_create_file("reached", 0400, directory, NULL, &reached_fops);
 	debugfs_create_file("plan", 0600, directory, NULL, &plan_fops);
 	debugfs_create_file("test", 0200, directory, NULL, &test_fops);
 	return 0;
@@ -301,5 +331,6 @@ void strict_stop(void)
 	debugfs_remove_recursive(directory);
 	strict_end_plan();
 	rxe_destroy_wq();
+	strict_put_pci();
 	strict_forget();
 }

@@ -14,8 +14,6 @@
 #include "strict.h"
 
 #define REMEMBERED 4096
-/* What a device reads where nothing is mapped. */
-#define NOTHING 0xdb
 /* What memory has while only the device may write to it. */
 #define POISON 0xa5
 
@@ -395,9 +393,9 @@ static void check_synced(struct strict_mapping *mapping, size_t at,
 			      "read of %zu bytes, byte %zu", len, at);
 }
 
-/* Reads from, or writes to, device addresses. */
-void strict_access(struct ib_device *device, u64 address, void *buffer,
-		   size_t len, bool write)
+/* Reads from, or writes to, device addresses that are mapped here. */
+static void access_mapped(struct ib_device *device, u64 address, void *buffer,
+			  size_t len, bool write)
 {
 	unsigned long flags;
 
@@ -432,8 +430,18 @@ void strict_access(struct ib_device *device, u64 address, void *buffer,
 		len -= part;
 	}
 	if (!write)
-		memset(buffer, NOTHING, len);
+		memset(buffer, STRICT_NOTHING, len);
 	spin_unlock_irqrestore(&strict_lock, flags);
+}
+
+/* Reads from, or writes to, addresses that the device has. */
+void strict_access(struct ib_device *device, u64 address, void *buffer,
+		   size_t len, bool write)
+{
+	if (strict_pci())
+		strict_pci_access(address, buffer, len, write);
+	else
+		access_mapped(device, address, buffer, len, write);
 }
 
 /* Is called for memcpy() in rxe: one side may be a device address. */

@@ -85,6 +85,17 @@ void strict_access(struct ib_device *device, u64 address, void *buffer,
 void strict_copy(struct ib_device *device, void *to, const void *from,
 		 size_t len);
 
+/* What a device reads where nothing is mapped. */
+#define STRICT_NOTHING 0xdb
+
+/* pci.c */
+struct seq_file;
+struct device *strict_pci(void);
+int strict_find_pci(void);
+void strict_put_pci(void);
+void strict_pci_access(u64 address, void *buffer, size_t len, bool write);
+void strict_show_reached(struct seq_file *file);
+
 /* operations.c */
 extern const struct dma_map_ops strict_operations;
 
