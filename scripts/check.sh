@@ -182,9 +182,10 @@ siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 # A device that is strict about DMA.
 strict() { in_root selftests/strict/strict.sh "${KERNEL:+$KERNEL-}strict"; }
 
-# adapter PROFILE LISTS: a pair with strict devices that have the limits of that adapter.
+# adapter PROFILE LISTS [SETTING...]: a pair with strict devices that have the limits of that adapter, and further settings.
 adapter() {
-	scripts/enter scripts/vm.py pair --rdma strict --append "rdma_rxe.profile=$1" --limit "$limit" -- "$settings scripts/vm/kselftest $2"
+	scripts/enter scripts/vm.py pair --rdma strict --append "$(printf 'rdma_rxe.%s ' "profile=$1" "${@:3}")" --limit "$limit" \
+		-- "$settings scripts/vm/kselftest $2"
 }
 
 # platform DMA: a pair whose strict devices get their memory by what the machine has for that.
@@ -205,7 +206,8 @@ iwarp() {
 		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" "${@:4}" -- "$settings scripts/vm/kselftest $1"
 }
 
-# Each adapter whose limits the strict device knows, and one without reliable connections.
+# Each adapter whose limits the strict device knows, those without reliable connections or registrations, and one whose addresses have no
+# offset in the page, as bounce buffers have none.
 adapters() {
 	local profile profiles
 	mapfile -t profiles < <(grep -o '\.name = "[^"]*' selftests/strict/profiles.c | cut -d'"' -f2)
@@ -216,10 +218,11 @@ adapters() {
 	for profile in "${profiles[@]}"; do
 		case $profile in
 		none) ;;
-		efa) gate "$KERNEL: $profile" 600 adapter "$profile" 'adapter.sh leaks.sh' ;;
+		efa | mthca) gate "$KERNEL: $profile" 600 adapter "$profile" 'adapter.sh leaks.sh' ;;
 		*) settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1 LOSSES=1' gate "$KERNEL: $profile" 1800 adapter "$profile" 'adapter leaks.sh' ;;
 		esac
 	done
+	gate "$KERNEL: no offset in the page" 1200 adapter narrowest 'adapter.sh fio.sh chunks.sh leaks.sh' keep_offset=N
 	all_done
 }
 

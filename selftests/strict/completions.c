@@ -13,7 +13,11 @@
 #include <linux/slab.h>
 #include <linux/timer.h>
 
+#include "rxe.h"
+#include "rxe_queue.h"
+
 #include "faults.h"
+#include "limits.h"
 #include "strict.h"
 
 enum held {
@@ -34,9 +38,13 @@ struct strict_cq {
 	unsigned int flush_ms;	/* how long the next flushes are held */
 	struct ib_wc *wcs;	/* a ring of what is held */
 	unsigned int size, head, tail;
+	unsigned int room;	/* entries that the adapter's queue has */
+	bool overrun;		/* which was reported */
 };
 
 static_assert(sizeof(struct strict_cq) <= STRICT_CQ_BYTES);
+
+#define RXE_MOST_CQE (BIT(RXE_MAX_LOG_CQE) - 1)
 
 static struct strict_cq *strict_cq(struct ib_cq *cq)
 {
@@ -58,10 +66,20 @@ int strict_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
 		     struct uverbs_attr_bundle *attrs)
 {
 	struct strict_cq *strict = strict_cq(cq);
+	struct ib_cq_init_attr ours = *attr;
+	unsigned int reported;
 	int status;
 
-	if (attr->comp_vector >= cq->device->num_comp_vectors)
+	if (attr->comp_vector >= cq->device->num_comp_vectors ||
+	    attr->cqe > cq->device->attrs.max_cqe)
 		return -EINVAL;
+	if (attrs)		/* of a process, which gets what rxe has */
+		return strict_rxe.create_cq(cq, attr, attrs);
+	strict_asked(STRICT_COMPLETIONS, attr->cqe);
+	strict_asked(STRICT_VECTORS, attr->comp_vector + 1);
+	strict->room = strict_room(attr->cqe, &reported);
+	/* rxe is to lose none, so that what is too much is seen. */
+	ours.cqe = min(4 * strict->room, RXE_MOST_CQE);
 	strict->wcs = kvcalloc(attr->cqe, sizeof(*strict->wcs), GFP_KERNEL);
 	if (!strict->wcs)
 		return -ENOMEM;
@@ -69,9 +87,11 @@ int strict_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
 	timer_setup(&strict->timer, held_long_enough, 0);
 	strict->cq = cq;
 	strict->size = attr->cqe;
-	status = strict_rxe.create_cq(cq, attr, attrs);
+	status = strict_rxe.create_cq(cq, &ours, attrs);
 	if (status)
 		kvfree(strict->wcs);
+	else
+		cq->cqe = reported;
 	return status;
 }
 
@@ -191,6 +211,31 @@ static bool next(struct strict_cq *strict, struct ib_wc *wc)
 	return false;
 }
 
+/* How many completions wait to be polled. */
+unsigned int strict_waiting(struct ib_cq *cq)
+{
+	struct strict_cq *strict = strict_cq(cq);
+
+	return READ_ONCE(strict->head) - READ_ONCE(strict->tail) +
+	       queue_count(to_rcq(cq)->queue, QUEUE_TYPE_TO_CLIENT);
+}
+
+/*
+ * Looks whether more completions wait than an adapter's queue has room for. Their
+ * number only grows until they are polled.
+ */
+static void check_room(struct strict_cq *strict)
+{
+	unsigned int waiting = strict_waiting(strict->cq);
+
+	if (waiting <= strict->room || strict->overrun)
+		return;
+	strict->overrun = true;
+	strict_report(STRICT_LIMIT, NULL,
+		      "completion queue %u: completions: %u, of %u",
+		      strict->cq->res.id, waiting, strict->room);
+}
+
 int strict_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
 {
 	struct strict_cq *strict = strict_cq(cq);
@@ -198,6 +243,8 @@ int strict_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc)
 	int polled = 0;
 
 	spin_lock_irqsave(&strict->lock, flags);
+	if (strict->cq)
+		check_room(strict);
 	while (polled < count && next(strict, &wc[polled]))
 		polled++;
 	spin_unlock_irqrestore(&strict->lock, flags);

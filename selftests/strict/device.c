@@ -260,6 +260,13 @@ static int reached_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(reached);
 
+static int limits_show(struct seq_file *file, void *unused)
+{
+	strict_show_limits(file);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(limits);
+
 static int plan_show(struct seq_file *file, void *unused)
 {
 	strict_show_plan(file);
@@ -321,6 +328,7 @@ int strict_start(void)
 	debugfs_create_file("faults", 0400, directory, NULL, &faults_fops);
 	debugfs_create_file("devices", 0400, directory, NULL, &devices_fops);
 	debugfs_create_file("reached", 0400, directory, NULL, &reached_fops);
+	debugfs_create_file("limits", 0400, directory, NULL, &limits_fops);
 	debugfs_create_file("plan", 0600, directory, NULL, &plan_fops);
 	debugfs_create_file("test", 0200, directory, NULL, &test_fops);
 	return 0;

@@ -9,6 +9,7 @@
  * completion, or a later one of that queue, was polled.
  */
 #include <linux/log2.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/xarray.h>
 
@@ -24,6 +25,9 @@ static const int refused_access = IB_ACCESS_REMOTE_ATOMIC |
 				  IB_ACCESS_FLUSH_PERSISTENT;
 /* The profile of devices that are made from now on. */
 static const struct strict_profile *profile;
+
+/* The most that a user of the kernel asked for, since the module was loaded. */
+static unsigned int asked[STRICT_LIMITS];
 
 /* A work request that may not have completed. */
 struct posted {
@@ -64,6 +68,38 @@ static unsigned int limit(unsigned int wanted, unsigned int ours)
 	return wanted ? min(wanted, ours) : ours;
 }
 
+void strict_asked(enum strict_limit limit, unsigned int value)
+{
+	if (value > READ_ONCE(asked[limit]))
+		WRITE_ONCE(asked[limit], value);
+}
+
+static void ask(const struct ib_qp_cap *cap)
+{
+	strict_asked(STRICT_SEND_ELEMENTS, cap->max_send_sge);
+	strict_asked(STRICT_RECEIVE_ELEMENTS, cap->max_recv_sge);
+	strict_asked(STRICT_REQUESTS, max(cap->max_send_wr, cap->max_recv_wr));
+	strict_asked(STRICT_INLINE_BYTES, cap->max_inline_data);
+}
+
+/*
+ * How many entries a completion queue has for whom so many are asked, and how
+ * many its driver reports.
+ */
+unsigned int strict_room(unsigned int wanted, unsigned int *reported)
+{
+	unsigned int multiple = profile->cq_multiple;
+	unsigned int more = wanted + profile->cq_plus;
+
+	if (!multiple)		/* rxe */
+		*reported = roundup_pow_of_two(wanted + 1) - 1;
+	else if (multiple == STRICT_POWER_OF_TWO)
+		*reported = roundup_pow_of_two(more) - profile->cq_less;
+	else
+		*reported = roundup(more, multiple) - profile->cq_less;
+	return max(wanted, *reported);
+}
+
 static int query_device(struct ib_device *device, struct ib_device_attr *attr,
 			struct ib_udata *udata)
 {
@@ -81,9 +117,12 @@ static int query_device(struct ib_device *device, struct ib_device_attr *attr,
 		limit(profile->answers_reads, attr->max_qp_rd_atom);
 	attr->max_qp_init_rd_atom =
 		limit(profile->sends_reads, attr->max_qp_init_rd_atom);
+	attr->max_cqe = limit(profile->cqe, attr->max_cqe);
 	/* They would go past the device addresses. */
 	attr->atomic_cap = IB_ATOMIC_NONE;
-	if (profile->no_connections)
+	if (profile->gaps)
+		attr->kernel_cap_flags |= IBK_SG_GAPS_REG;
+	if (profile->no_registrations)
 		attr->device_cap_flags &= ~IB_DEVICE_MEM_MGT_EXTENSIONS;
 	return 0;
 }
@@ -100,6 +139,26 @@ static bool exceeds(const struct ib_device_attr *limits,
 static u32 rounded(u32 wanted, u32 most)
 {
 	return min_t(u32, roundup_pow_of_two(max(wanted, 1U)), most);
+}
+
+/* How much inline data a queue pair may have, or an error. */
+static int inline_bytes(unsigned int wanted)
+{
+	if (profile->inlines == STRICT_NO_INLINE)
+		return 0;
+	if (profile->inline_most && wanted > profile->inline_most)
+		return profile->inlines == STRICT_ROUNDED ?
+			       profile->inline_most : -EINVAL;
+	switch (profile->inlines) {
+	case STRICT_MOST_IF_ASKED:
+		return wanted ? profile->inline_most : 0;
+	case STRICT_MOST:
+		return profile->inline_most;
+	case STRICT_ROUNDED:
+		return wanted ? rounded(wanted, profile->inline_most) : 0;
+	default:
+		return wanted;
+	}
 }
 
 static int make_ring(struct ring *ring, unsigned int size)
@@ -126,6 +185,15 @@ static int create_qp(struct ib_qp *qp, struct ib_qp_init_attr *init,
 
 	if (exceeds(limits, &cap))
 		return -EINVAL;
+	if (!udata) {
+		status = inline_bytes(cap.max_inline_data);
+		if (status < 0)
+			return status;
+		if (init->qp_type == IB_QPT_RC)
+			ask(&cap);
+		cap.max_inline_data = status;
+		init->cap.max_inline_data = status;
+	}
 	if (profile->no_connections && init->qp_type == IB_QPT_RC)
 		return -EOPNOTSUPP;
 	strict->connects = !udata && init->qp_type == IB_QPT_RC;
@@ -196,6 +264,10 @@ static int modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 	    (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
 	     attr->max_dest_rd_atomic > limits->max_qp_rd_atom))
 		return -EINVAL;
+	if (!udata && mask & IB_QP_MAX_QP_RD_ATOMIC)
+		strict_asked(STRICT_SENT_READS, attr->max_rd_atomic);
+	if (!udata && mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		strict_asked(STRICT_ANSWERED_READS, attr->max_dest_rd_atomic);
 	/* rdma_cm asks for it whenever a peer may read. */
 	ours.qp_access_flags &= ~refused_access;
 	/* From here on each request is taken: what drains the queue waits. */
@@ -219,8 +291,16 @@ static struct ib_mr *alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 
 	if (status)
 		return ERR_PTR(status);
-	if (pages > pd->device->attrs.max_fast_reg_page_list_len)
+	if (profile->no_registrations ||
+	    pages > pd->device->attrs.max_fast_reg_page_list_len)
 		return ERR_PTR(-EINVAL);
+	if (type == IB_MR_TYPE_SG_GAPS) {
+		if (!profile->gaps)
+			return ERR_PTR(-EINVAL);
+		strict_asked(STRICT_GAP_REGIONS, pages);
+		return strict_alloc_gaps(pd, pages);
+	}
+	strict_asked(STRICT_REGION_PAGES, pages);
 	return strict_rxe.alloc_mr(pd, type, pages);
 }
 
@@ -277,6 +357,16 @@ static bool goes_past_addresses(const struct ib_send_wr *wr)
 	}
 }
 
+static unsigned int length(const struct ib_send_wr *wr)
+{
+	unsigned int sum = 0;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++)
+		sum += wr->sg_list[i].length;
+	return sum;
+}
+
 static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 {
 	const struct ib_device_attr *limits = &qp->device->attrs;
@@ -292,6 +382,12 @@ static int check_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	if (wr->num_sge > strict->cap.max_send_sge)
 		return refuse(qp, "elements", wr->num_sge,
 			      strict->cap.max_send_sge);
+	if (wr->send_flags & IB_SEND_INLINE &&
+	    length(wr) > strict->cap.max_inline_data)
+		return refuse(qp, "bytes of inline data", length(wr),
+			      strict->cap.max_inline_data);
+	if (wr->opcode == IB_WR_RDMA_READ)
+		strict_asked(STRICT_READ_ELEMENTS, wr->num_sge);
 	if (!enter(&strict->send, wr->wr_id, signaled))
 		return refuse(qp, "requests in the Send queue",
 			      strict->send.size + 1, strict->send.size);
@@ -484,6 +580,45 @@ bool strict_fail_one(u32 choice, unsigned int flush_ms)
 	return true;
 }
 
+static const char * const names[STRICT_LIMITS] = {
+	[STRICT_SEND_ELEMENTS] = "send-elements",
+	[STRICT_RECEIVE_ELEMENTS] = "receive-elements",
+	[STRICT_READ_ELEMENTS] = "read-elements",
+	[STRICT_REQUESTS] = "requests",
+	[STRICT_COMPLETIONS] = "completions",
+	[STRICT_REGION_PAGES] = "region-pages",
+	[STRICT_ANSWERED_READS] = "answered-reads",
+	[STRICT_SENT_READS] = "sent-reads",
+	[STRICT_VECTORS] = "vectors",
+	[STRICT_INLINE_BYTES] = "inline-bytes",
+	[STRICT_GAP_REGIONS] = "gap-regions",
+};
+
+/* Prints each limit that the profile has, and the most that was asked for. */
+void strict_show_limits(struct seq_file *file)
+{
+	const struct strict_profile *now = profile;
+	unsigned int limits[STRICT_LIMITS];
+	enum strict_limit limit;
+
+	if (!now)
+		return;
+	limits[STRICT_SEND_ELEMENTS] = now->send_sge;
+	limits[STRICT_RECEIVE_ELEMENTS] = now->recv_sge;
+	limits[STRICT_READ_ELEMENTS] = now->sge_rd;
+	limits[STRICT_REQUESTS] = now->qp_wr;
+	limits[STRICT_COMPLETIONS] = now->cqe;
+	limits[STRICT_REGION_PAGES] = now->reg_pages;
+	limits[STRICT_ANSWERED_READS] = now->answers_reads;
+	limits[STRICT_SENT_READS] = now->sends_reads;
+	limits[STRICT_VECTORS] = now->vectors;
+	limits[STRICT_INLINE_BYTES] = now->inline_most;
+	limits[STRICT_GAP_REGIONS] = now->gaps ? now->reg_pages : 0;
+	for (limit = 0; limit < STRICT_LIMITS; limit++)
+		seq_printf(file, "%s %u %u\n", names[limit], limits[limit],
+			   asked[limit]);
+}
+
 /* Gives a device that is about to be registered the limits of the profile. */
 int strict_limit(struct ib_device *device)
 {
@@ -502,6 +637,8 @@ int strict_limit(struct ib_device *device)
 	device->ops.destroy_qp = destroy_qp;
 	device->ops.modify_qp = modify_qp;
 	device->ops.alloc_mr = alloc_mr;
+	device->ops.map_mr_sg = strict_map_mr_sg;
+	device->ops.dereg_mr = strict_dereg_mr;
 	device->ops.get_dma_mr = get_dma_mr;
 	device->ops.post_send = post_send;
 	device->ops.post_recv = post_recv;

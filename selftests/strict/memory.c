@@ -438,10 +438,18 @@ static void access_mapped(struct ib_device *device, u64 address, void *buffer,
 void strict_access(struct ib_device *device, u64 address, void *buffer,
 		   size_t len, bool write)
 {
-	if (strict_pci())
-		strict_pci_access(address, buffer, len, write);
-	else
-		access_mapped(device, address, buffer, len, write);
+	while (len) {
+		size_t part = len;
+		u64 behind = strict_behind(address, &part);
+
+		if (strict_pci())
+			strict_pci_access(behind, buffer, part, write);
+		else
+			access_mapped(device, behind, buffer, part, write);
+		address += part;
+		buffer += part;
+		len -= part;
+	}
 }
 
 /* Is called for memcpy() in rxe: one side may be a device address. */

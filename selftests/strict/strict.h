@@ -88,6 +88,9 @@ void strict_copy(struct ib_device *device, void *to, const void *from,
 /* What a device reads where nothing is mapped. */
 #define STRICT_NOTHING 0xdb
 
+/* gaps.c */
+u64 strict_behind(u64 address, size_t *len);
+
 /* pci.c */
 struct seq_file;
 struct device *strict_pci(void);

@@ -11,11 +11,15 @@
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
 
+#include "limits.h"
 #include "strict.h"
 
 #define LEN 3000
 /* A power of two, so profiles make no queue larger. */
 #define QUEUE 8
+/* Less than two such queues can complete, and than any profile makes of it. */
+#define COMPLETIONS 6
+#define INLINE 16
 
 struct rig {
 	struct ib_device *device;
@@ -25,6 +29,7 @@ struct rig {
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	struct ib_qp *sender, *receiver;
+	u32 inline_bytes;	/* that the sender was granted */
 	void *from, *to;
 };
 
@@ -50,7 +55,7 @@ static void fill(struct rig *rig)
 static int post_send(struct ib_qp *qp, struct ib_send_wr *wr)
 {
 	wr->wr_cqe = &cqe;
-	wr->send_flags = IB_SEND_SIGNALED;
+	wr->send_flags |= IB_SEND_SIGNALED;
 	return ib_post_send(qp, wr, NULL);
 }
 
@@ -372,6 +377,37 @@ static int region_of_unmapped_memory(struct rig *rig)
 	return region(rig, false);
 }
 
+/* One that has entries which begin and end anywhere, if the device has such. */
+static int region_with_gaps(struct rig *rig)
+{
+	bool has = rig->device->attrs.kernel_cap_flags & IBK_SG_GAPS_REG;
+	u64 from = map(rig, rig->from, DMA_TO_DEVICE);
+	struct ib_mr *mr = ib_alloc_mr(rig->pd, IB_MR_TYPE_SG_GAPS, 2);
+	void *first = rig->to + 100, *second = rig->to + PAGE_SIZE + 50;
+	struct scatterlist sgl[2];
+	int status = -EIO;
+
+	if (IS_ERR(mr)) {
+		unmap(rig, from, DMA_TO_DEVICE);
+		return has ? PTR_ERR(mr) : 0;
+	}
+	sg_init_table(sgl, 2);
+	sg_set_buf(&sgl[0], first, 200);
+	sg_set_buf(&sgl[1], second, LEN - 200);
+	if (ib_dma_map_sg(rig->device, sgl, 2, DMA_FROM_DEVICE) != 2)
+		goto out;
+	if (ib_map_mr_sg(mr, sgl, 2, NULL, PAGE_SIZE) == 2)
+		status = write_to_region(rig, mr, from);
+	ib_dma_unmap_sg(rig->device, sgl, 2, DMA_FROM_DEVICE);
+	if (!status && (memcmp(first, rig->from, 200) ||
+			memcmp(second, rig->from + 200, LEN - 200)))
+		status = -EINVAL;
+out:
+	ib_dereg_mr(mr);
+	unmap(rig, from, DMA_TO_DEVICE);
+	return has ? status : -EIO;
+}
+
 static int more_elements_than_asked_for(struct rig *rig)
 {
 	struct ib_sge source[2] = {};
@@ -380,6 +416,70 @@ static int more_elements_than_asked_for(struct rig *rig)
 	};
 
 	return post_send(rig->sender, &wr) == -EINVAL ? 0 : -EIO;
+}
+
+/* Inline data are read when they are posted, by the CPU, from no mapping. */
+static int inline_data(struct rig *rig, u32 len)
+{
+	struct ib_sge source = { (uintptr_t)rig->from, len, 0 };
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND, .sg_list = &source, .num_sge = 1,
+		.send_flags = IB_SEND_INLINE,
+	};
+	u64 to = map(rig, rig->to, DMA_FROM_DEVICE);
+	struct ib_sge sink = { to, LEN, rig->pd->local_dma_lkey };
+	struct ib_recv_wr receive = {
+		.wr_cqe = &cqe, .sg_list = &sink, .num_sge = 1,
+	};
+	int status = post_send(rig->sender, &wr);
+
+	posted_status = 0;
+	if (!status)
+		status = ib_post_recv(rig->receiver, &receive, NULL);
+	if (!status)
+		status = wait_for(rig, 2);
+	unmap(rig, to, DMA_FROM_DEVICE);
+	if (!status && memcmp(rig->to, rig->from, len))
+		status = -EIO;
+	return status;
+}
+
+static int inline_data_that_were_granted(struct rig *rig)
+{
+	return inline_data(rig, rig->inline_bytes);
+}
+
+static int more_inline_data_than_granted(struct rig *rig)
+{
+	return inline_data(rig, rig->inline_bytes + 1) == -EINVAL ? 0 : -EIO;
+}
+
+static int more_completions_than_asked_for(struct rig *rig)
+{
+	struct ib_recv_wr receive = { .wr_cqe = &cqe };
+	struct ib_send_wr wr = { .opcode = IB_WR_SEND };
+	unsigned int i, left = 100;
+
+	posted_status = 0;
+	for (i = 0; i < QUEUE; i++) {
+		if (ib_post_recv(rig->receiver, &receive, NULL) ||
+		    post_send(rig->sender, &wr))
+			return -EIO;
+	}
+	while (strict_waiting(rig->cq) < 2 * QUEUE && left--)
+		msleep(20);
+	return wait_for(rig, 2 * QUEUE);
+}
+
+static int more_entries_than_the_device_has(struct rig *rig)
+{
+	struct ib_cq *cq = ib_alloc_cq(rig->device, NULL,
+				       rig->device->attrs.max_cqe + 1, 0,
+				       IB_POLL_DIRECT);
+
+	if (!IS_ERR(cq))
+		ib_free_cq(cq);
+	return IS_ERR(cq) ? 0 : -EIO;
 }
 
 /* What is posted stays there, so this comes last. */
@@ -452,6 +552,7 @@ static const struct test {
 	TEST(data_arrives_with_the_unmap, STRICT_FAULTS),
 	TEST(data_arrives_with_a_sync, STRICT_FAULTS),
 	TEST(region_is_written, STRICT_FAULTS),
+	TEST(region_with_gaps, STRICT_FAULTS),
 	TEST(after_unmap, STRICT_AFTER_UNMAP),
 	TEST(receive_after_unmap, STRICT_AFTER_UNMAP),
 	TEST(region_of_unmapped_memory, STRICT_AFTER_UNMAP),
@@ -472,6 +573,10 @@ static const struct test {
 	TEST(atomic_operations, STRICT_FAULTS),
 	TEST(region_for_atomic_operations, STRICT_FAULTS),
 	TEST(more_pages_than_the_device_has, STRICT_FAULTS),
+	TEST(more_entries_than_the_device_has, STRICT_FAULTS),
+	TEST(inline_data_that_were_granted, STRICT_FAULTS),
+	TEST(more_inline_data_than_granted, STRICT_LIMIT),
+	TEST(more_completions_than_asked_for, STRICT_LIMIT),
 	TEST(more_elements_than_asked_for, STRICT_LIMIT),
 	TEST(more_requests_than_asked_for, STRICT_LIMIT),
 #undef TEST
@@ -583,12 +688,14 @@ static struct ib_qp *make_qp(struct rig *rig)
 			.max_recv_wr = QUEUE,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,
+			.max_inline_data = INLINE,
 		},
 		.qp_type = IB_QPT_RC,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
 	struct ib_qp *qp = ib_create_qp(rig->pd, &init);
 
+	rig->inline_bytes = init.cap.max_inline_data;
 	return IS_ERR(qp) ? NULL : qp;
 }
 
@@ -631,7 +738,8 @@ static int set_up(struct rig *rig)
 		rig->pd = NULL;
 		return -ENOMEM;
 	}
-	rig->cq = ib_alloc_cq(rig->device, NULL, 32, 0, IB_POLL_DIRECT);
+	rig->cq = ib_alloc_cq(rig->device, NULL, COMPLETIONS, 0,
+			      IB_POLL_DIRECT);
 	if (IS_ERR(rig->cq)) {
 		rig->cq = NULL;
 		return -ENOMEM;

@@ -2,19 +2,27 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A mount over a device with the limits of the adapter that the kernel's command line names (rdma_rxe.profile=): that the device has them,
-# and what the connections ask it for. What has no reliable connections is refused. A pair, --rdma strict.
+# and what the connections ask it for. What has no reliable connections or no registrations is refused. A pair, --rdma strict.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 [ -n "$STRICT" ] || cannot_run "this test needs the strict device"
 . ./strict-device.sh
 
-read -r profile </sys/module/rdma_rxe/parameters/profile
-[ "$profile" = "$(on_server cat /sys/module/rdma_rxe/parameters/profile)" ] || cannot_run "both sides have one profile"
+parameter=/sys/module/rdma_rxe/parameters/profile
+read -r profile <$parameter
+[ "$profile" = "$(on_server cat $parameter)" ] || cannot_run "both sides have one profile"
 echo "# profile $profile"
 
 is_refused() {
 	! mount_nfs 4.2 && dmesg | grep 'the RDMA device lacks what is needed'
+}
+
+# A server whose device is refused, though that of the client is not.
+server_refuses() {
+	rdma link del "$RDMA_DEVICE" && echo none >$parameter && rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0 || return
+	! mount_nfs 4.2 && on_server "dmesg | grep 'svcrdma.*the RDMA device lacks what is needed'"
 }
 
 # 128 calls at a time, of which each needs regions. The server raises its grant, and the client what it has for that, step by step.
@@ -28,11 +36,77 @@ has_all_credits() {
 	[ "$(counter mrs_allocated)" = 128 ] && umount "$mnt"
 }
 
-plan 2
-if [ "$profile" = efa ]; then
-	check "a device without reliable connections is refused, with the reason" is_refused
-else
+# As many credits as the client may be told to ask for, which are more than any queue has room for. Both sides keep to what there is.
+has_most_credits() {
+	local before status=0
+	cd /proc/sys/sunrpc && before=$(<rdma_slot_table_entries) && echo 16384 >rdma_slot_table_entries && cd - >/dev/null || return
+	mount_nfs 3 && verified_io --bsrange=64k-64k --size=16M --ioengine=libaio --iodepth=256 && umount "$mnt" || status=1
+	echo "$before" >/proc/sys/sunrpc/rdma_slot_table_entries
+	return $status
+}
+
+# limit NAME: sets `has` to what the profile has of that, and `asked` to the most that was asked for on this machine.
+limit() {
+	read -r _ has asked < <(grep "^$1 " $debug/limits)
+	echo "$1: $asked, of $has"
+}
+limit_there() {
+	read -r _ has asked < <(on_server "grep '^$1 ' $debug/limits")
+	echo "$1 on the server: $asked, of $has"
+}
+least() { printf '%s\n' "$@" | sort -n | head -n 1; }
+
+# A payload of 1 MiB at any offset is 257 pages, and the client wants to cover them with one region.
+registers_what_it_can() {
+	local regions want
+	limit region-pages
+	[ "$asked" = "$(least "$has" 257)" ] || return
+	want=$(((256 + asked - 1) / asked))
+	random_file "$mnt/region" 1048576 && drop_file "$mnt/region" && record_events here xprtrdma_mr_fastreg || return
+	dd if="$mnt/region" of=/dev/null bs=1M iflag=direct status=none && end_events here || return
+	regions=$(grep -c ' xprtrdma_mr_fastreg: ' /tmp/events)
+	echo "$regions regions, $want wanted"
+	[ "$regions" = "$want" ]
+}
+
+# The server reads, and keeps to what the client's device answers and its own sends.
+reads_what_it_can() {
+	local answers here
+	limit answered-reads
+	answers=$has here=$asked
+	limit_there sent-reads
+	[ "$here" = "$(least "$has" "$answers")" ] && [ "$asked" = "$here" ]
+}
+
+spreads_completions() {
+	mount_nfs 3 nconnect=4 && umount "$mnt" || return
+	limit vectors
+	[ "$asked" = "$(least "$has" "$(nproc)")" ]
+}
+
+# What the module does without, on devices that have it and on others.
+asks_for_none_of() {
+	limit "$1" && [ "$asked" = 0 ] && limit_there "$1" && [ "$asked" = 0 ]
+}
+
+case $profile in
+efa | mthca)
+	plan 3
+	check "such a device is refused, with the reason" is_refused
+	check "the server refuses its own, with the reason" server_refuses
+	;;
+*)
+	plan 8
 	check "128 calls at a time have their regions" has_all_credits
-fi
+	check "16384 calls at a time are as many as the device has room for" has_most_credits
+	mount_nfs 4.2 || exit
+	check "a region has as many pages as the device registers" registers_what_it_can
+	check "as many RDMA Reads as both devices have" reads_what_it_can
+	umount "$mnt"
+	check "connections use each completion vector that the machine has a CPU for" spreads_completions
+	check "no inline data" asks_for_none_of inline-bytes
+	check "no region with gaps" asks_for_none_of gap-regions
+	;;
+esac
 check "no request was beyond a limit, and all memory was mapped" no_fault_counted
 finish

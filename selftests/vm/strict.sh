@@ -53,6 +53,8 @@ try 'as it is'
 try 'entries apart, 32 bits' merge=N mask=32
 try 'no offset in the page, short segments' merge=Y mask=64 keep_offset=N segment=8192 boundary=8191
 try 'the narrowest limits' keep_offset=Y segment=4294967295 boundary=4294967295 profile=narrowest
+try 'regions with gaps, more than was asked for' profile=mlx5
+try 'fewer completions reported than asked for' profile=hns
 
 # What is mapped for one device is nothing to another one in the same machine.
 iwarp_has_pointers() {
