@@ -114,6 +114,12 @@ pub(super) fn regions_for(credits: usize, reserve: usize) -> usize {
     credits.min(MAX_REGIONS).max(reserve)
 }
 
+/// Returns the number of credits beyond which no more regions are allocated for a connection that
+/// requests `requested`.
+pub(super) fn credits_with_all_regions(requested: u32) -> u32 {
+    u32::try_from(MAX_REGIONS).map_or(requested, |most| requested.min(most))
+}
+
 /// Returns the number of credits that these resources are enough for. The Send buffers of Sends
 /// that no completion has covered yet may be missing.
 pub(super) fn credits_for(regions: usize, receives: usize, send_buffers: usize) -> usize {

@@ -7,11 +7,12 @@
 //!
 //! A connection is made with the resources that a few RPCs need: Receives, Send buffers and memory
 //! regions. When the server grants more than that and the RPCs use it, as a reply or a call that
-//! finds no credit shows ([`proto::backing`]), a work item allocates more, and then opens the
-//! credit window that far. It does not wait for a reply to do so: those that are awaited may be
-//! slow to come. Only the end of the transport waits for the work item: when memory is short, the
-//! RPCs go on with the resources that the connection has. A transport that carries swap has
-//! everything from the start.
+//! finds no credit shows ([`proto::backing`]), or when a call finds too few regions, a work item
+//! allocates more, and then opens the credit window that far. It does not wait for a reply to do
+//! so: those that are awaited may be slow to come. For the same reason it tries again by itself if
+//! it fails. Only the end of the transport waits for the work item: when memory is short, the RPCs
+//! go on with the resources that the connection has. A transport that carries swap has everything
+//! from the start.
 
 use super::{
     cause::ConnectError,
@@ -21,7 +22,10 @@ use super::{
 use crate::prelude::*;
 use kernel::{
     sync::UniqueArc,
-    time::Msecs, //
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    }, //
 };
 use proto::conn::client as conn;
 use rdma::{
@@ -297,30 +301,33 @@ pub(super) fn reason(error: Error) -> &'static CStr {
 /// The pause, in milliseconds, after an attempt that failed.
 const PAUSE_MS: u64 = 1_000;
 
-/// Allocates what [`ClientConn::on_grant`] or [`ClientConn::on_credit_shortage`] found
-/// to be missing. Returns whether it succeeded. Sleeps if `flags` allow it.
-pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
+/// The time after which growth that failed is tried again. Longer than the pause, by another clock.
+const RETRY_MS: Msecs = 1_500;
+
+/// Allocates what [`ClientConn::on_grant`], [`ClientConn::on_credit_shortage`] or
+/// [`ClientConn::on_region_shortage`] found to be missing, and more if calls still find too few
+/// regions. Returns whether there are resources for more calls than before. Sleeps if `flags` allow
+/// it.
+pub(super) fn grow(active: &ActiveConnection, xprt: &Xprt<ClientTransport>, flags: Flags) -> bool {
     let connection = &active.connection;
     let _growing = connection.growth.lock();
-    let Some(target) = connection.credits.lock().backing.target() else {
-        return false;
-    };
-    let result = grow_to(active, target, flags);
-    let mut credits = connection.credits.lock();
-    match result {
-        Ok(()) => {
-            credits.backing.grown(target);
-            true
+    let mut has_grown = false;
+    let mut target = connection.first_target(xprt);
+    while let Some(credits) = target {
+        if let Err(error) = grow_to(active, credits, flags) {
+            let not_before = connection.age_ms().saturating_add(PAUSE_MS);
+            connection.credits.lock().backing.failed(not_before);
+            connection.log_growth_failed(credits, error);
+            if connection.is_open() {
+                // The calls that wait may be the only ones that could begin growth again.
+                xprt.schedule_growth_after(msecs_to_jiffies(RETRY_MS));
+            }
+            break;
         }
-        Err(error) => {
-            credits
-                .backing
-                .failed(connection.age_ms().saturating_add(PAUSE_MS));
-            drop(credits);
-            connection.log_growth_failed(target, error);
-            false
-        }
+        has_grown = true;
+        target = connection.next_target(credits);
     }
+    has_grown
 }
 
 /// Allocates what the connection needs for all credits that it requests. Returns whether that is
@@ -379,6 +386,45 @@ impl ClientConn {
         if grows {
             xprt.schedule_growth();
         }
+    }
+
+    /// Handles a call of `xprt` that finds too few regions. Schedules growth, unless there are all
+    /// regions already.
+    pub(super) fn on_region_shortage(&self, xprt: &Xprt<ClientTransport>) {
+        let grows = self.begin_for_regions(&mut self.credits.lock());
+        if grows {
+            xprt.schedule_growth();
+        }
+    }
+
+    /// Returns the number of credits to have resources for. [`None`] if there is no shortage any
+    /// more, now that growth which failed is tried again.
+    fn first_target(&self, xprt: &Xprt<ClientTransport>) -> Option<u32> {
+        let is_short = self.regions.is_short();
+        let mut credits = self.credits.lock();
+        if credits.backing.target().is_none() {
+            if is_short {
+                self.begin_for_regions(&mut credits);
+            }
+            let granted = credits.window.window();
+            credits
+                .backing
+                .begin(granted, xprt.credits_in_use(), || self.age_ms());
+        }
+        credits.backing.target()
+    }
+
+    /// Records that there are resources for `grown` credits now. Returns the number to have
+    /// resources for next, if any.
+    fn next_target(&self, grown: u32) -> Option<u32> {
+        let mut credits = self.credits.lock();
+        credits.backing.grown(grown);
+        // A call that was woken by the new regions may have found too few again, while this growth
+        // was not at its end.
+        if self.regions.is_short() {
+            self.begin_for_regions(&mut credits);
+        }
+        credits.backing.target()
     }
 
     /// Returns the number of calls that the server granted credits for and there are resources for.

@@ -196,20 +196,14 @@ impl ClientConn {
         }
         let mut credits = self.credits.lock();
         let granted = credits.window.on_reply(grant);
-        // Calls of several regions each may wait for these, and not use their credits, so that the
-        // server grants no more of them.
-        let (wanted, used) = if self.regions.is_short() {
-            let requested = credits.window.requested();
-            if !credits.backing.is_short(requested) {
-                self.regions.set_complete();
-            }
-            (requested, Some(u32::MAX))
+        let grows = if self.regions.is_short() {
+            self.begin_for_regions(&mut credits)
         } else {
-            (granted, None)
-        };
-        let grows = credits.backing.is_short(wanted) && {
-            let used = used.unwrap_or_else(|| xprt.credits_in_use());
-            credits.backing.begin(wanted, used, || self.age_ms())
+            // Mostly there is no shortage, and the number in use is not needed.
+            credits.backing.is_short(granted)
+                && credits
+                    .backing
+                    .begin(granted, xprt.credits_in_use(), || self.age_ms())
         };
         let window = credits.backing.limit(granted);
         drop(credits);
@@ -220,6 +214,19 @@ impl ClientConn {
             xprt.schedule_growth();
         }
         Some(window)
+    }
+
+    /// Begins growth because a Call found too few regions. Returns whether to schedule it.
+    ///
+    /// Calls of several regions each wait for these and do not use their credits, so growth depends
+    /// neither on how many are used nor on how many the server grants.
+    pub(super) fn begin_for_regions(&self, credits: &mut Credits) -> bool {
+        let all = config::credits_with_all_regions(credits.window.requested());
+        if credits.backing.credits() >= all {
+            self.regions.set_complete();
+            return false;
+        }
+        credits.backing.begin(all, u32::MAX, || self.age_ms())
     }
 
     /// Returns whether there are resources for fewer credits than it requests. If so,

@@ -216,8 +216,16 @@ impl sunrpc::Transport for ClientTransport {
         send::prepare(self, rqst, flags)
     }
 
-    fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
-        send::send(self, rqst, doorbell(more))
+    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
+        let sent = send::send(self, rqst, doorbell(more));
+        if sent == Err(SendError::Again) {
+            // The caller owns `XPRT_LOCKED`, so this clone is not the last reference.
+            let active = self.active();
+            if let Some(active) = active.filter(|active| active.connection.regions.is_short()) {
+                active.connection.on_region_shortage(xprt);
+            }
+        }
+        sent
     }
 
     fn flush(&self) -> Result {
@@ -258,7 +266,7 @@ impl sunrpc::Transport for ClientTransport {
         // touched.
         let connect_cookie = xprt.connect_cookie();
         if let Some(active) = self.active() {
-            if connect::grow(&active, flags) {
+            if connect::grow(&active, xprt, flags) {
                 active.connection.open_window(xprt, connect_cookie);
             }
         }

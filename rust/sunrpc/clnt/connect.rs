@@ -35,9 +35,12 @@ use ext::alloc_scope::{
     NoIo,
     NoReclaim, //
 };
-use kernel::bindings::{
-    work_struct,
-    wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
+use kernel::{
+    bindings::{
+        work_struct,
+        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
+    },
+    time::Jiffies, //
 };
 
 /// The number of attempts to connect that are not delayed.
@@ -277,11 +280,22 @@ pub(crate) unsafe extern "C" fn expire_worker<T: Transport>(work: *mut work_stru
 impl<T: Transport> Xprt<T> {
     /// Schedules a call of [`Transport::grow`]. Does not sleep.
     pub fn schedule_growth(&self) {
+        self.schedule_growth_after(0);
+    }
+
+    /// Schedules a call of [`Transport::grow`] after `delay`, unless one is scheduled already. Does
+    /// not sleep.
+    pub fn schedule_growth_after(&self, delay: Jiffies) {
         // SAFETY: The queue is the system's and is always there.
         let queue = unsafe { kernel::bindings::system_long_wq };
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
         unsafe {
-            cbindings::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.growth.get(), 0)
+            cbindings::queue_delayed_work_on(
+                WORK_CPU_UNBOUND as c_int,
+                queue,
+                self.growth.get(),
+                delay,
+            )
         };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The smallest NFSv3 server that the kernel mounts: one directory with one file, and MOUNT over TCP.
+//! The smallest NFSv3 server that the kernel mounts: one directory with one file and symbolic links, and MOUNT over TCP.
 
 use crate::wire::words;
 use std::io::Read;
@@ -10,8 +10,16 @@ use std::net::TcpListener;
 use std::net::TcpStream;
 use std::sync::OnceLock;
 
-/// The name of the file. A LOOKUP of any name finds this file.
+/// The name of the file. A LOOKUP of any name finds this file, unless it is that of a link.
 pub const NAME: &str = "file";
+
+/// The target of each symbolic link.
+pub const TARGET: &str = "file";
+
+/// The name of a symbolic link, one of up to a hundred.
+pub fn link_name(number: usize) -> String {
+    format!("link{number:02}")
+}
 
 /// The length of the file in bytes.
 pub const LENGTH: usize = 16_384;
@@ -27,6 +35,7 @@ pub mod procedure {
     pub const SETATTR: u32 = 2;
     pub const LOOKUP: u32 = 3;
     pub const ACCESS: u32 = 4;
+    pub const READLINK: u32 = 5;
     pub const READ: u32 = 6;
     pub const WRITE: u32 = 7;
     pub const READDIR: u32 = 16;
@@ -57,10 +66,31 @@ pub fn entry_names() -> Vec<u8> {
 const ROOT: [u8; 32] = [1; 32];
 const FILE: [u8; 32] = [2; 32];
 
+/// The first byte of the handle of a symbolic link. The others are those of its number.
+const LINK: u8 = 3;
+
+/// The handle that a LOOKUP of `name` finds.
+fn look_up(name: &[u8]) -> [u8; 32] {
+    let mut handle = FILE;
+    if let Some(number) = name
+        .strip_prefix(b"link")
+        .and_then(<[u8]>::first_chunk::<2>)
+    {
+        handle = [LINK; 32];
+        handle[30..].copy_from_slice(number);
+    }
+    handle
+}
+
 fn attributes(handle: &[u8]) -> Vec<u32> {
-    let root = handle == ROOT;
-    let (kind, mode, id) = if root { (2, 0o755, 1) } else { (1, 0o666, 2) };
-    let length = if root { 4096 } else { LENGTH as u32 };
+    let (kind, mode, length, id) = match handle {
+        [LINK, .., tens, ones] => {
+            let id = u32::from_be_bytes([0, LINK, *tens, *ones]);
+            (5, 0o777, TARGET.len() as u32, id)
+        }
+        handle if handle == ROOT => (2, 0o755, 4096, 1),
+        _ => (1, 0o666, LENGTH as u32, 2),
+    };
     let mut words = vec![
         kind, mode, 1, 0, 0, 0, length, 0, length, 0, 0, 0, 99, 0, id,
     ];
@@ -96,11 +126,19 @@ pub fn call(procedure: u32, arguments: &[u8]) -> Results {
         GETATTR => [vec![0], attributes(handle)].concat(),
         SETATTR => vec![0, 0, 0],
         LOOKUP => {
+            let found = look_up(arguments.get(40..).unwrap_or_default());
             let mut result = vec![0, 32];
-            result.extend([0x0202_0202; 8]);
-            [result, known(&FILE), known(&ROOT)].concat()
+            result.extend((0..32).step_by(4).map(|at| {
+                let word = found[at..at + 4].try_into().expect("four bytes");
+                u32::from_be_bytes(word)
+            }));
+            [result, known(&found), known(&ROOT)].concat()
         }
         ACCESS => [vec![0], known(handle), vec![word(36)]].concat(),
+        READLINK => {
+            let target = TARGET.as_bytes().try_into().expect("four bytes");
+            [vec![0], known(handle), vec![4, u32::from_be_bytes(target)]].concat()
+        }
         READ => {
             // The upper half of the offset is always zero.
             let start = (word(40) as usize).min(LENGTH);

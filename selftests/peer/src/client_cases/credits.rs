@@ -21,6 +21,7 @@ cases![ClientCase:
     adv72_zero_and_maximum_grants,
     one_call_before_the_first_grant,
     calls_without_a_reply_leave_the_other_credits,
+    calls_that_lack_memory_regions_get_more_without_a_reply,
     grant_below_the_calls_in_flight,
     killed_calls_keep_their_credits,
     malformed_replies_to_killed_calls_free_their_credits,
@@ -53,20 +54,45 @@ fn calls_without_a_reply_leave_the_other_credits() -> Outcome {
     use kernel_client::PART;
     use kernel_client::PARTS;
     let mut server = Server::new(kernel_client::read_in_parts)?;
-    let mut calls = vec![server.serve_until(procedure::READ)?];
-    while calls.len() < PARTS {
-        match server.next_call(kernel_client::client_timeout())? {
-            Some(call) if call.procedure == procedure::READ => calls.push(call),
-            Some(call) => server.reply(&call)?,
-            None => return Err(format!("no more than {} calls come", calls.len())),
-        }
-    }
-    server.has_connected(1)?;
+    let calls = calls_without_a_reply(&mut server, procedure::READ, PARTS)?;
     for call in &calls {
         server.reply(call)?;
     }
     server.client_succeeds(&nfs3::content()[..PART * PARTS])?;
     server.has_connected(1)
+}
+
+/// Each of them offers a Reply chunk for head, pages and tail, so the memory regions that the client has at first are enough for a few.
+// Shows S3.3.1-06.
+fn calls_that_lack_memory_regions_get_more_without_a_reply() -> Outcome {
+    use kernel_client::LINKS;
+    let mut server = Server::new(kernel_client::read_links)?;
+    let calls = calls_without_a_reply(&mut server, procedure::READLINK, LINKS)?;
+    for call in &calls {
+        let several = call.reply_chunk()?.len() > 1;
+        expect_eq("several segments", several, true)?;
+        server.reply(call)?;
+    }
+    server.client_succeeds(nfs3::TARGET.repeat(LINKS).as_bytes())?;
+    server.has_connected(1)
+}
+
+/// So many calls of `procedure`, all of which come over one connection before there is a reply to any.
+fn calls_without_a_reply(
+    server: &mut Server,
+    procedure: u32,
+    count: usize,
+) -> Result<Vec<Call>, String> {
+    let mut calls = vec![server.serve_until(procedure)?];
+    while calls.len() < count {
+        match server.next_call(kernel_client::client_timeout())? {
+            Some(call) if call.procedure == procedure => calls.push(call),
+            Some(call) => server.reply(&call)?,
+            None => return Err(format!("no more than {} calls come", calls.len())),
+        }
+    }
+    server.has_connected(1)?;
+    Ok(calls)
 }
 
 // Shows S3.3.1-05, S3.3.1-06, S4.3.3-03, ADV-72.
