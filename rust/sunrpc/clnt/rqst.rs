@@ -262,12 +262,22 @@ impl<T: HasSlot> Rqst<T> {
     /// is on no queue any more.
     pub(crate) unsafe fn clear_cong(&self) {
         self.take_awaits_reply();
-        // SAFETY: A request that is queued gets a credit under both locks and loses it under
-        // `transport_lock`. Nothing else writes the word: [`Self::clear`] passes it over.
-        unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
+        // SAFETY: The slot is live, and those who write the word write it as a whole.
+        let cong = unsafe { &raw mut (*self.as_raw()).rq_cong };
+        // sunrpc zeroes a slot that it hands from one task to the next, under `reserve_lock`
+        // (`__xprt_set_rq`). The word is zero already then: the task before gave its credit back.
+        // So it is written only if it is not.
+        // SAFETY: The word may be read at any time: whoever writes it at the same time writes the
+        // zero that is there.
+        if unsafe { cong.read_volatile() } != 0 {
+            // SAFETY: The request has a credit. It got that under both locks. sunrpc hands the slot
+            // over only after the credit was given back, under `transport_lock`, which the caller
+            // holds.
+            unsafe { cong.write_volatile(0) };
+        }
     }
 
-    /// Zeroes the request, but for `rq_cong`, which is zero: [`Self::clear_cong`] may write that at
+    /// Zeroes the request, but for `rq_cong`, which is zero: [`Self::clear_cong`] may read that at
     /// the same time.
     ///
     /// # Safety
