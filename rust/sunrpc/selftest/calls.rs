@@ -11,6 +11,7 @@ use super::{
         BUSY,
         CLASS,
         CONNECTED,
+        CONNECTING,
         ENCODED_READABLE,
         FAIL,
         IMPOSSIBLE,
@@ -20,6 +21,7 @@ use super::{
         REFUSE,
         SHORT_TIMEOUT,
         SILENT,
+        SLOW,
         TIMED_OUT,
         TIMEOUT,
         UNANSWERED,
@@ -103,6 +105,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a reply does not close the window that was opened since its grant was taken",
         reply_does_not_close_an_opened_window,
+    ),
+    (
+        "an attempt to connect holds up nothing that sunrpc does",
+        attempt_to_connect_holds_up_nothing,
     ),
 ];
 
@@ -299,4 +305,26 @@ fn reply_does_not_close_an_opened_window() -> Result<bool> {
     });
     drop(caller);
     Ok(stays && ALIVE.load(Relaxed) == 0)
+}
+
+fn attempt_to_connect_holds_up_nothing() -> Result<bool> {
+    let _registered = CLASS.register(&NO_MODULE)?;
+    let caller = Arc::new(Caller::new()?, GFP_KERNEL)?;
+    SLOW.store(true, Relaxed);
+    let call = caller.start(WITH_REPLY, 0)?;
+    let began = (0..500).any(|_| {
+        fsleep(Delta::from_millis(10));
+        CONNECTING.load(Relaxed)
+    });
+    // sunrpc's queue closes, receives and sends for all transports. When memory is short it has one
+    // thread.
+    // SAFETY: sunrpc has the queue as long as it is loaded.
+    let queue = unsafe { cbindings::xprtiod_workqueue };
+    // SAFETY: The queue is there, and the caller is no work item of it.
+    unsafe { cbindings::__flush_workqueue(queue) };
+    let meanwhile = CONNECTING.load(Relaxed);
+    SLOW.store(false, Relaxed);
+    let replied = call.status() == 0;
+    drop(caller);
+    Ok(began && meanwhile && replied && ALIVE.load(Relaxed) == 0)
 }

@@ -57,6 +57,11 @@ pub(super) static UNANSWERED: AtomicU32 = AtomicU32::new(0);
 /// Set while no call can be sent.
 pub(super) static BUSY: AtomicBool = AtomicBool::new(false);
 
+/// Set while an attempt to connect takes its time, up to two seconds; and while there is such an
+/// attempt.
+pub(super) static SLOW: AtomicBool = AtomicBool::new(false);
+pub(super) static CONNECTING: AtomicBool = AtomicBool::new(false);
+
 /// Set while a call that is sent has no reply.
 pub(super) static SILENT: AtomicBool = AtomicBool::new(false);
 
@@ -122,6 +127,14 @@ impl Transport for Echo {
     }
 
     fn connect(&self, _: &Xprt<Self>) -> Result {
+        CONNECTING.store(true, Relaxed);
+        for _ in 0..200 {
+            if !SLOW.load(Relaxed) {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        CONNECTING.store(false, Relaxed);
         if FAIL.swap(false, Relaxed) {
             return Err(EIO);
         }
