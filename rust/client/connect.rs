@@ -208,9 +208,9 @@ fn fill(
             }
             return Ok(credits);
         };
-        // Drivers do not agree on the error for running out of regions.
-        let is_shortage = filled.is_err() || error == ENOMEM;
-        if !is_shortage || credits <= 1 {
+        // Drivers do not agree on the error for running out of regions or of Receives, and want of
+        // addresses for DMA has one of its own. If the cause is another, one credit fails as well.
+        if credits <= 1 {
             // Keep the surplus for the next attempt.
             connection.receives.keep(receives);
             return Err(error);

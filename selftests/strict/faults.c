@@ -32,6 +32,7 @@ static const char * const names[STRICT_KINDS] = {
 	[STRICT_REMOVE] = "device-removal",
 	[STRICT_QP_FAILS] = "queue-pair-fails",
 	[STRICT_MR_FAILS] = "region-fails",
+	[STRICT_RECEIVE_MAP_FAILS] = "receive-map-fails",
 };
 
 static const int errors[] = { -EAGAIN, -ENOSPC, -EINVAL, -ENOMEM };
@@ -91,6 +92,7 @@ static void choose(void)
 	switch (kind) {
 	case STRICT_QP_FAILS:
 	case STRICT_MR_FAILS:
+	case STRICT_RECEIVE_MAP_FAILS:
 		plan.left = 1;
 		break;
 	case STRICT_HOLD_SENDS:

@@ -20,6 +20,7 @@ enum strict_kind {
 	STRICT_REMOVE,		/* a device goes */
 	STRICT_QP_FAILS,	/* a queue pair cannot be made */
 	STRICT_MR_FAILS,	/* a region cannot be made */
+	STRICT_RECEIVE_MAP_FAILS,	/* a Receive cannot be mapped */
 	STRICT_KINDS
 };
 

@@ -19,6 +19,9 @@ static unsigned int kept_offset(phys_addr_t phys)
 	return strict_settings.keep_offset ? offset_in_page(phys) : 0;
 }
 
+/* The shortest Receive of a connection of rpcrdma.ko. */
+#define SHORTEST_RECEIVE 1024
+
 static bool fails(void)
 {
 	return strict_settings.fail_maps &&
@@ -52,6 +55,10 @@ static dma_addr_t map_phys(struct device *dev, phys_addr_t phys, size_t len,
 	u64 base;
 
 	if (!has_memory(phys, len, attrs) || fails())
+		return DMA_MAPPING_ERROR;
+	/* Those of the connection manager are shorter. */
+	if (direction == DMA_FROM_DEVICE && len >= SHORTEST_RECEIVE &&
+	    strict_error(STRICT_RECEIVE_MAP_FAILS))
 		return DMA_MAPPING_ERROR;
 	spin_lock_irqsave(&strict_lock, flags);
 	mapping = strict_new(dev, phys_to_virt(phys), len, kept_offset(phys),

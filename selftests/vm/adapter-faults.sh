@@ -58,6 +58,7 @@ plan 8
 check "queue pairs that cannot be made, on either side, are made smaller" mounts_in_spite_of queue-pair-fails on-both-sides
 check "the server says that such a connection has fewer credits" said_so
 check "without memory regions there are fewer credits" mounts_in_spite_of region-fails
+check "without mappings of Receives there are fewer credits" mounts_in_spite_of receive-map-fails
 mount_nfs 4.2 || exit
 check "no data is lost" during_io plan_runs
 check "most faults happened" most_happened
