@@ -196,15 +196,12 @@ impl ClientConn {
         }
         let mut credits = self.credits.lock();
         let granted = credits.window.on_reply(grant);
-        let grows = if self.regions.is_short() {
-            self.begin_for_regions(&mut credits)
-        } else {
+        let grows = self.regions.is_short() && self.begin_for_regions(&mut credits)
             // Mostly there is no shortage, and the number in use is not needed.
-            credits.backing.is_short(granted)
+            || credits.backing.is_short(granted)
                 && credits
                     .backing
-                    .begin(granted, xprt.credits_in_use(), || self.age_ms())
-        };
+                    .begin(granted, xprt.credits_in_use(), || self.age_ms());
         let window = credits.backing.limit(granted);
         drop(credits);
         let is_settled = window == granted;

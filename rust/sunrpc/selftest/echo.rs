@@ -128,7 +128,8 @@ impl Transport for Echo {
 
     fn connect(&self, _: &Xprt<Self>) -> Result {
         CONNECTING.store(true, Relaxed);
-        for _ in 0..200 {
+        // Longer than any queue takes whose work does not wait for this.
+        for _ in 0..6_000 {
             if !SLOW.load(Relaxed) {
                 break;
             }
