@@ -99,8 +99,12 @@ pub fn read_in_parts(root: &Path) -> io::Result<Vec<u8>> {
 /// How many symbolic links [`read_links`] reads.
 pub const LINKS: usize = 24;
 
-/// Reads symbolic links, all at the same time. Returns where they point to.
+/// Looks up symbolic links, one by one, then reads them, all at the same time. Returns where they point
+/// to.
 pub fn read_links(root: &Path) -> io::Result<Vec<u8>> {
+    for link in 0..LINKS {
+        fs::symlink_metadata(root.join(nfs3::link_name(link)))?;
+    }
     let read = |link: usize| fs::read_link(root.join(nfs3::link_name(link)));
     let read = &read;
     std::thread::scope(|scope| {
