@@ -15,6 +15,7 @@
 //! | `memory.rs` | memory with owners, which devices and C access |
 //! | `borrowed.rs` | memory that others own |
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
+//! | `atomic_cell.rs` | places for a value that any task may take, without a lock |
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
 //! | `rate_limit.rs` | a limit of lines in the log |
 //! | `trace.rs` | trace events as functions, and how they identify things |
@@ -26,6 +27,7 @@
 
 pub mod addr;
 pub mod alloc_scope;
+pub mod atomic_cell;
 pub mod borrowed;
 pub mod compat;
 pub mod errno;
