@@ -135,6 +135,18 @@ impl InFlight {
         }
     }
 
+    /// Moves all entries to `other`, and calls `moved` for each while it is in neither list.
+    pub(crate) fn move_to(&mut self, other: &mut Self, mut moved: impl FnMut(NonNull<Entry>)) {
+        while let Some(entry) = NonNull::new(self.first) {
+            // SAFETY: It is the first entry of this list.
+            unsafe { self.remove(entry) };
+            moved(entry);
+            // SAFETY: By the type invariants it was live in this list, and any task may free it. It
+            // is in no list any more. The caller has both lists.
+            unsafe { other.add(entry) };
+        }
+    }
+
     /// Iterates over the times, before `now`, for which each entry has been lent.
     pub(crate) fn ages(&self, now: Jiffies) -> impl Iterator<Item = Jiffies> + '_ {
         self.iter().map(move |entry| {

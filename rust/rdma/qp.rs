@@ -145,6 +145,7 @@ pub struct QueuePair<H: Handler> {
     read_mrs: Option<Arc<ReadMrPool<H>>>,
     #[pin]
     receives: SpinLock<receive::RqState>,
+    handled: receive::HandledReceives,
     #[pin]
     sends: SpinLock<SqState<H, H::SendPolicy>>,
     /// [`SendPolicy::spares`].
@@ -158,7 +159,8 @@ pub struct QueuePair<H: Handler> {
 // SAFETY: Any task may call verbs for the queue pair; `failed` and `transfer_failed` never change.
 unsafe impl<H: Handler> Send for QueuePair<H> {}
 // SAFETY: Any task may call verbs for the queue pair; `failed` and `transfer_failed` never change,
-// and mutable state is behind locks.
+// and mutable state is behind locks, but for that in `handled`, which completion handlers alone
+// use, one at a time.
 unsafe impl<H: Handler> Sync for QueuePair<H> {}
 
 impl<H: Handler> QueuePair<H> {
@@ -240,6 +242,7 @@ impl<H: Handler> QueuePair<H> {
             remote_invalidation: limits.remote_invalidation,
             read_mrs,
             receives <- SpinLock::new(receives, lock_names::RECEIVES, static_lock_class!()),
+            handled: receive::HandledReceives::new(),
             sends <- SpinLock::new(sends, lock_names::SENDS, static_lock_class!()),
             spares,
             deferred_dereg,
@@ -328,6 +331,11 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn handled(&self) -> &receive::HandledReceives {
+        &self.handled
+    }
+
+    #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn deferred_dereg(&self) -> &Arc<mr::DeferredDereg<H>> {
         &self.deferred_dereg
     }
@@ -358,7 +366,7 @@ impl<H: Handler> QueuePair<H> {
         // when the driver does not use it any more.
         // INVARIANT: `ended` was set above.
         unsafe { cbindings::rdma_destroy_qp(self.id.as_raw()) };
-        self.receives.lock().drained = true;
+        self.handled.set_drained();
         let mut sends = self.sends.lock();
         let completed = sends.retire_all();
         let lost = core::mem::replace(&mut sends.invalidations_in_flight, InFlight::new());

@@ -24,6 +24,9 @@ pub(crate) struct ReceiveRequest<H: Context> {
     sge: cbindings::ib_sge,
     /// The queue pair that it is posted to. Valid while it is.
     queue: *const (),
+    /// Whether it is in the list of the completion handler, not in that of the posting tasks.
+    /// Valid while it is posted.
+    claimed: bool,
     next: Option<KBox<Self>>,
     /// The number from [`ProtectionDomain::next_buffer_number`].
     number: u32,
@@ -78,6 +81,30 @@ impl<H: Context> Buffer<H> {
         // back.
         unsafe { (*entry.cast::<ReceiveRequest<H>>().as_ptr()).queue }
     }
+
+    /// Returns whether [`Self::claim`] was called since it was posted.
+    ///
+    /// # Safety
+    ///
+    /// [`Buffers::take_work_requests`] lent `entry`, and it was not taken back. The caller is the
+    /// only one that claims it.
+    pub(crate) unsafe fn is_claimed(entry: NonNull<Entry>) -> bool {
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
+        // back, and that nobody else changes the field.
+        unsafe { (*entry.cast::<ReceiveRequest<H>>().as_ptr()).claimed }
+    }
+
+    /// Notes that the completion handler has it in its own list.
+    ///
+    /// # Safety
+    ///
+    /// [`Buffers::take_work_requests`] lent `entry`, and it was not taken back. The caller is the
+    /// only one that claims it.
+    pub(crate) unsafe fn claim(entry: NonNull<Entry>) {
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
+        // back, and that nobody else accesses the field.
+        unsafe { (*entry.cast::<ReceiveRequest<H>>().as_ptr()).claimed = true };
+    }
 }
 
 /// A list of Receive buffers that are not posted.
@@ -98,6 +125,7 @@ impl<H: Context> Buffers<H> {
             wr: cbindings::ib_recv_wr::default(),
             sge,
             queue: null(),
+            claimed: false,
             next: None,
             number: pd.next_buffer_number(),
             mapped,
@@ -164,6 +192,7 @@ impl<H: Context> Buffers<H> {
             let inner = unsafe { &mut *inner };
             inner.entry.arm(done, free::<H>);
             inner.queue = (&raw const *queue).cast();
+            inner.claimed = false;
             inner.wr.next = first;
             inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.entry.cqe;
             inner.wr.sg_list = &raw mut inner.sge;

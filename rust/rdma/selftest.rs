@@ -115,6 +115,14 @@ pub const TESTS: &[(&str, Test)] = &[
         lost_completions::lost_receive_goes_with_its_queue_pair,
     ),
     (
+        "so does one that no completion handler has taken over",
+        lost_completions::unseen_receive_goes_with_its_queue_pair,
+    ),
+    (
+        "a Receive that completes makes room for one, and no more",
+        lost_completions::completed_receive_makes_room,
+    ),
+    (
         "a batch has the elements of its own requests, and one completion",
         batches::batch_has_its_own,
     ),

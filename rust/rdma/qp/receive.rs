@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The Receive queue of a queue pair, and posting of Receives.
+//!
+//! # Two lists of posted Receives
+//!
+//! Any task may post Receives, and adds them to a list under the lock `receives`. A completion
+//! takes one out. Completion handlers of a queue pair run one at a time, so they have a list of
+//! their own, without a lock ([`HandledReceives`]). One that finds its Receive in the other list
+//! moves all of that to its own, once for each series that is posted. A Receive says in which list
+//! it is: who posts it says so under the lock and before the device knows it, and from then on only
+//! the handler changes that, under the lock as well.
+//!
+//! The number of Receives that have completed is written by handlers alone, and read by tasks that
+//! post. If one reads an old number, it finds less room than there is.
 
 use super::{
     Invalidated,
@@ -18,6 +30,11 @@ use crate::{
         Buffers,
         Message, //
     }, //
+};
+use core::cell::UnsafeCell;
+use kernel::sync::atomic::{
+    Acquire,
+    Release, //
 };
 
 impl<H: Handler> Message<H> {
@@ -48,8 +65,7 @@ impl<H: Handler> QueuePair<H> {
         if !receives.open {
             return Err(enotconn());
         }
-        let left = receives.room.checked_sub(buffers.len());
-        receives.room = left.ok_or(EINVAL)?;
+        receives.begin(buffers.len(), self.handled.completed())?;
         let first = self.take_work_requests(buffers, &mut receives.posted);
         let mut bad = null();
         // SAFETY: The list was just linked, of requests that live until their completions take them
@@ -59,9 +75,42 @@ impl<H: Handler> QueuePair<H> {
             // SAFETY: The driver posted the requests before `bad`, and neither `bad` nor those
             // after it.
             unsafe { buffers.reclaim(bad, &mut receives.posted) };
-            receives.room = receives.room.saturating_add(buffers.len());
+            receives.undo(buffers.len());
         }
         result
+    }
+
+    /// Takes the Receive of `entry`, which has completed, out of its list. Returns false if the
+    /// queue pair was drained: then it stays there.
+    ///
+    /// # Safety
+    ///
+    /// A completion handler of this queue pair is the caller, for the completion of the Receive of
+    /// `entry`, which [`Self::post_receives`] has posted here.
+    unsafe fn take_completed(&self, entry: NonNull<Entry>) -> bool {
+        // A handler that reads the old value while the queue pair is drained is one that came in
+        // time.
+        if self.handled.drained.load(Acquire) {
+            return false;
+        }
+        // SAFETY: Handlers of this queue pair run one at a time, and only they use the list, until
+        // the queue pair is freed after the last of them.
+        let list = unsafe { &mut *self.handled.list.get() };
+        // SAFETY: `post_receives` lent the entry, and its only completion is this one, so it was
+        // not taken back. The caller is a handler, and others do not claim.
+        if !unsafe { Buffer::<H>::is_claimed(entry) } {
+            let mut receives = self.receives.lock();
+            receives.posted.move_to(list, |entry| {
+                // SAFETY: Lent Receives are in this list, and only their completions, which are
+                // handled later, take them back. The caller is a handler, and others do not claim.
+                unsafe { Buffer::<H>::claim(entry) };
+            });
+        }
+        // SAFETY: `post_receives` added the entry to the list behind the lock. It is claimed, so it
+        // was moved to this one.
+        unsafe { list.remove(entry) };
+        self.handled.count_completed();
+        true
     }
 
     /// Lends `buffers` to `posted`, and returns the first of their linked work requests.
@@ -93,16 +142,11 @@ unsafe extern "C" fn receive_done<H: Handler>(
     // the queue pair is freed, after the last callback. It was posted to a `QueuePair<H>`, which
     // outlives its callbacks.
     let queue = unsafe { &*Buffer::<H>::queue(entry).cast::<QueuePair<H>>() };
-    let mut receives = queue.receives.lock();
-    if receives.drained {
+    // SAFETY: This is a completion handler of the queue pair, for the Receive of the entry.
+    if !unsafe { queue.take_completed(entry) } {
         // Too late: the buffer is freed with the queue pair.
         return;
     }
-    // SAFETY: `post_receives` added the entry to that list, and the queue is not drained, so it is
-    // still there.
-    unsafe { receives.posted.remove(entry) };
-    receives.room = receives.room.saturating_add(1);
-    drop(receives);
     // SAFETY: The entry was lent by `take_work_requests` and just removed from its list. This is
     // the only completion of its request, so the device is done with the buffer.
     let buffer = unsafe { Buffer::take_back(entry) };
@@ -128,22 +172,89 @@ unsafe extern "C" fn receive_done<H: Handler>(
 pub(crate) struct RqState {
     /// Whether posting is allowed: from creation to the drain.
     pub(crate) open: bool,
-    /// Whether the queue pair is drained, so that a late completion must be ignored.
-    pub(crate) drained: bool,
-    /// The number of Receives that may still be posted.
-    pub(crate) room: usize,
-    /// The posted Receives.
+    /// The most Receives that may be posted at the same time.
+    limit: usize,
+    /// The number of Receives that were ever posted. It may wrap.
+    count: usize,
+    /// The posted Receives that no handler has moved to its list.
     pub(crate) posted: InFlight,
 }
 
 impl RqState {
     /// Creates the state of a queue with room for that many Receives.
-    pub(crate) const fn new(room: usize) -> Self {
+    pub(crate) const fn new(limit: usize) -> Self {
         Self {
             open: true,
-            drained: false,
-            room,
+            limit,
+            count: 0,
             posted: InFlight::new(),
         }
+    }
+
+    /// Counts `more` Receives that are to be posted, when so many have `completed`. [`EINVAL`] if
+    /// there is no room for all.
+    fn begin(&mut self, more: usize, completed: usize) -> Result {
+        let posted = self.count.wrapping_sub(completed);
+        let room = self.limit.checked_sub(posted).ok_or(EINVAL)?;
+        if more > room {
+            return Err(EINVAL);
+        }
+        self.count = self.count.wrapping_add(more);
+        Ok(())
+    }
+
+    /// Takes back what [`Self::begin`] counted, for Receives that were not posted.
+    fn undo(&mut self, not_posted: usize) {
+        self.count = self.count.wrapping_sub(not_posted);
+    }
+}
+
+/// The part of the Receive side of a queue pair that completion handlers have.
+pub(crate) struct HandledReceives {
+    /// The posted Receives that a handler has taken over. Handlers run one at a time; only they use
+    /// it.
+    list: UnsafeCell<InFlight>,
+    /// The number of Receives that have completed. It may wrap. Only handlers write it.
+    completed: Atomic<usize>,
+    /// Whether the queue pair is drained, so that a late completion must be ignored.
+    drained: Atomic<bool>,
+}
+
+impl HandledReceives {
+    /// Creates the part of a queue without posted Receives.
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: UnsafeCell::new(InFlight::new()),
+            completed: Atomic::new(0),
+            drained: Atomic::new(false),
+        }
+    }
+
+    /// Returns the number of Receives that have completed.
+    fn completed(&self) -> usize {
+        self.completed.load(Acquire)
+    }
+
+    /// Counts a completed Receive, in a handler.
+    fn count_completed(&self) {
+        // Nobody else writes it.
+        let completed = self.completed.load(Relaxed);
+        self.completed.store(completed.wrapping_add(1), Release);
+    }
+
+    /// Makes handlers ignore completions from now on.
+    pub(crate) fn set_drained(&self) {
+        self.drained.store(true, Release);
+    }
+
+    /// Returns the posted Receives of handlers.
+    ///
+    /// # Safety
+    ///
+    /// No handler runs.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) unsafe fn list(&self) -> &InFlight {
+        // SAFETY: The caller promises that nobody uses the list.
+        unsafe { &*self.list.get() }
     }
 }

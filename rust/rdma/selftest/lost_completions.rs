@@ -6,6 +6,7 @@
 use super::{
     fixture::{
         Fixture,
+        Pair,
         PORT, //
     },
     handler::kept, //
@@ -60,25 +61,57 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     Ok(stayed && still && !kept(&page))
 }
 
-pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
-    let fixture = Fixture::alone(PORT)?;
-    let pd = fixture.queue.pd().clone();
+/// Lends a Receive of `fixture`, but does not post it, like one that the device lost.
+fn lose_receive(fixture: &Fixture) -> Result<NonNull<Entry>> {
     let mut buffers = Buffers::new();
-    buffers.allocate(&pd, 100, GFP_KERNEL)?;
+    buffers.allocate(fixture.queue.pd(), 100, GFP_KERNEL)?;
     let mut receives = fixture.queue.receives().lock();
-    // It is not posted, like a request that the device lost.
     fixture
         .queue
         .take_work_requests(&mut buffers, &mut receives.posted);
     let lost = receives.posted.iter().next();
-    drop(receives);
-    let lost = lost.ok_or(EINVAL)?;
+    lost.ok_or(EINVAL)
+}
+
+pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let pd = fixture.queue.pd().clone();
+    let lost = lose_receive(&fixture)?;
+    // The handler of those that are flushed takes it over.
     fixture.queue.drain();
+    come_up_with(&fixture, lost);
+    // It stays where a still later completion finds it.
+    let claimed = fixture.queue.receives().lock().posted.is_empty();
+    // SAFETY: The queue pair is drained, so no handler runs.
+    let stays = unsafe { fixture.queue.handled().list() }.iter().eq([lost]);
+    drop(fixture);
+    Ok(claimed && stays && Arc::into_unique_or_drop(pd).is_some())
+}
+
+pub(super) fn unseen_receive_goes_with_its_queue_pair() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let pd = fixture.queue.pd().clone();
+    fixture.queue.drain();
+    let lost = lose_receive(&fixture)?;
     come_up_with(&fixture, lost);
     // It stays where a still later completion finds it.
     let stays = fixture.queue.receives().lock().posted.iter().eq([lost]);
     drop(fixture);
     Ok(stays && Arc::into_unique_or_drop(pd).is_some())
+}
+
+pub(super) fn completed_receive_makes_room() -> Result<bool> {
+    let pair = Pair::new()?;
+    let queue = &pair.far.queue;
+    let mut buffers = Buffers::new();
+    buffers.allocate(queue.pd(), 4_096, GFP_KERNEL)?;
+    // As many are posted as there is room for.
+    let full = queue.post_receives(&mut buffers) == Err(EINVAL) && buffers.len() == 1;
+    pair.near.send(None)?;
+    pair.arrived(1)?;
+    let one = queue.post_receives(&mut buffers).is_ok() && buffers.is_empty();
+    buffers.allocate(queue.pd(), 4_096, GFP_KERNEL)?;
+    Ok(full && one && queue.post_receives(&mut buffers) == Err(EINVAL))
 }
 
 pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
