@@ -46,6 +46,7 @@ use rdma::{
     cm,
     mr,
     receive,
+    Completing,
     Invalidated,
     WcStatus, //
 };
@@ -419,7 +420,7 @@ impl rdma::Handler for ClientConn {
 
     fn received(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         message: receive::Message<Self>,
         invalidated: Option<Invalidated<'_, Self>>,
     ) {
@@ -434,7 +435,7 @@ impl rdma::Handler for ClientConn {
 
     fn receive_failed(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         buffer: receive::Buffer<Self>,
         status: WcStatus,
     ) {
@@ -458,7 +459,7 @@ impl rdma::Handler for ClientConn {
 
     fn invalidated(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         regions: mr::Idle<Self>,
         context: InvalidateContext,
     ) {

@@ -17,6 +17,7 @@ use proto::reply;
 use rdma::{
     mr::Registered,
     receive,
+    Completing,
     Invalidated, //
 };
 use sunrpc::{
@@ -43,7 +44,7 @@ enum ReplyAction {
 /// handler.
 pub(super) fn received(
     connection: &ClientConn,
-    queue: &QueuePair<ClientConn>,
+    queue: &mut Completing<'_, ClientConn>,
     message: receive::Message<ClientConn>,
     rkey: Option<Invalidated<'_, ClientConn>>,
 ) {
@@ -111,7 +112,7 @@ impl ReplyAction {
 /// Invalidates `registered`, then completes the RPC.
 fn complete_invalidated(
     connection: &ClientConn,
-    queue: &QueuePair<ClientConn>,
+    queue: &mut Completing<'_, ClientConn>,
     registered: Registered<ClientConn>,
     reply: MatchedReply,
 ) {
@@ -429,7 +430,7 @@ pub(crate) struct MatchedReply {
 
 impl MatchedReply {
     /// Completes the RPC. The server can no longer reach any memory of it.
-    pub(super) fn complete(self, connection: &ClientConn, queue: &QueuePair<ClientConn>) {
+    pub(super) fn complete(self, connection: &ClientConn, queue: &mut Completing<'_, ClientConn>) {
         let Self {
             mut rqst,
             message,

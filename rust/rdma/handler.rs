@@ -9,6 +9,7 @@ use crate::{
         EventId, //
     },
     qp::{
+        Completing,
         Invalidated,
         QueuePair, //
     },
@@ -89,13 +90,18 @@ pub trait Handler: Context {
     /// Handles a message that arrived on `queue`, and that may have invalidated a region.
     fn received(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         message: Message<Self>,
         invalidated: Option<Invalidated<'_, Self>>,
     );
 
     /// Handles a Receive that ended without a message: the connection is being lost.
-    fn receive_failed(&self, queue: &QueuePair<Self>, buffer: Buffer<Self>, failure: WcStatus);
+    fn receive_failed(
+        &self,
+        queue: &mut Completing<'_, Self>,
+        buffer: Buffer<Self>,
+        failure: WcStatus,
+    );
 
     /// Handles the failure of any other request: the connection is lost.
     fn request_failed(&self, failure: WcStatus);
@@ -120,7 +126,7 @@ pub trait Handler: Context {
     /// free for reuse.
     fn invalidated(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         regions: mr::Idle<Self>,
         context: Self::InvalidateContext,
     );

@@ -95,6 +95,7 @@ pub use handler::{
 pub use pd::ProtectionDomain;
 pub use qp::{
     BatchMemory,
+    Completing,
     Invalidated,
     NotPosted,
     QueuePair, //

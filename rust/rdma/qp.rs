@@ -17,6 +17,7 @@ pub use self::{
         BatchMemory,
         NotPosted, //
     },
+    receive::Completing,
     send::SendQueue, //
 };
 
@@ -145,7 +146,7 @@ pub struct QueuePair<H: Handler> {
     read_mrs: Option<Arc<ReadMrPool<H>>>,
     #[pin]
     receives: SpinLock<receive::RqState>,
-    handled: receive::HandledReceives,
+    handled: receive::HandledReceives<H>,
     #[pin]
     sends: SpinLock<SqState<H, H::SendPolicy>>,
     /// [`SendPolicy::spares`].
@@ -331,7 +332,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn handled(&self) -> &receive::HandledReceives {
+    pub(crate) fn handled(&self) -> &receive::HandledReceives<H> {
         &self.handled
     }
 

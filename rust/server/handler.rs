@@ -14,6 +14,7 @@ use rdma::{
     mr,
     receive,
     send::PostedSend,
+    Completing,
     Invalidated,
     QueueEvent,
     ReadHandler,
@@ -80,7 +81,7 @@ impl rdma::Handler for ServerConn {
 
     fn received(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
@@ -102,7 +103,7 @@ impl rdma::Handler for ServerConn {
 
     fn receive_failed(
         &self,
-        queue: &QueuePair<Self>,
+        queue: &mut Completing<'_, Self>,
         buffer: receive::Buffer<Self>,
         status: WcStatus,
     ) {
@@ -140,7 +141,13 @@ impl rdma::Handler for ServerConn {
     // The server registers memory only for RDMA Reads on iWARP, and each Read invalidates its
     // region itself.
 
-    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _context: ()) {}
+    fn invalidated(
+        &self,
+        _queue: &mut Completing<'_, Self>,
+        _regions: mr::Idle<Self>,
+        _context: (),
+    ) {
+    }
 
     fn invalidate_failed(&self, _regions: mr::Registered<Self>, _context: ()) {}
 }

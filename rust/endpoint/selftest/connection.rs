@@ -33,6 +33,7 @@ use rdma::{
         net, //
     },
     send,
+    Completing,
     Context,
     Handler,
     Invalidated,
@@ -131,7 +132,7 @@ impl Handler for End {
 
     fn received(
         &self,
-        _queue: &QueuePair<Self>,
+        _queue: &mut Completing<'_, Self>,
         message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
@@ -141,7 +142,7 @@ impl Handler for End {
 
     fn receive_failed(
         &self,
-        _queue: &QueuePair<Self>,
+        _queue: &mut Completing<'_, Self>,
         buffer: receive::Buffer<Self>,
         _status: WcStatus,
     ) {
@@ -154,7 +155,7 @@ impl Handler for End {
         self.get(|seen| seen.resumed += 1);
     }
 
-    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, (): ()) {}
+    fn invalidated(&self, _queue: &mut Completing<'_, Self>, _regions: mr::Idle<Self>, (): ()) {}
 
     fn invalidate_failed(&self, _regions: mr::Registered<Self>, (): ()) {}
 }

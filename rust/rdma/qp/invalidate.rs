@@ -8,6 +8,7 @@
 //! Then the drain of the queue pair returns the regions.
 
 use super::{
+    Completing,
     Invalidated,
     QueuePair, //
 };
@@ -156,9 +157,13 @@ unsafe extern "C" fn invalidate_done<H: Handler>(
             handler.request_failed(failure);
             handler.invalidate_failed(regions, context);
         }
-        // SAFETY: The requests of a connection complete in order, so all invalidations have
-        // completed with the last.
-        None => handler.invalidated(queue, unsafe { regions.into_idle() }, context),
+        None => {
+            // SAFETY: This is a completion handler of the queue pair.
+            let mut queue = unsafe { Completing::new(queue) };
+            // SAFETY: The requests of a connection complete in order, so all invalidations have
+            // completed with the last.
+            handler.invalidated(&mut queue, unsafe { regions.into_idle() }, context);
+        }
     }
 }
 

@@ -31,7 +31,11 @@ use crate::{
         Message, //
     }, //
 };
-use core::cell::UnsafeCell;
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ops::Deref, //
+};
 use kernel::sync::atomic::{
     Acquire,
     Release, //
@@ -150,8 +154,10 @@ unsafe extern "C" fn receive_done<H: Handler>(
     // SAFETY: The entry was lent by `take_work_requests` and just removed from its list. This is
     // the only completion of its request, so the device is done with the buffer.
     let buffer = unsafe { Buffer::take_back(entry) };
+    // SAFETY: This is a completion handler of the queue pair.
+    let mut completing = unsafe { Completing::new(queue) };
     if let Some(failure) = WcStatus::of(wc) {
-        handler.receive_failed(queue, buffer, failure);
+        handler.receive_failed(&mut completing, buffer, failure);
         return;
     }
     let len = match wc.opcode {
@@ -165,7 +171,49 @@ unsafe extern "C" fn receive_done<H: Handler>(
     // SAFETY: Both arms of the union are plain 32-bit words, so any contents are valid.
     let rkey = unsafe { wc.ex.invalidate_rkey };
     let invalidated = with_key.then_some(Invalidated { rkey, queue });
-    handler.received(queue, message, invalidated);
+    handler.received(&mut completing, message, invalidated);
+}
+
+/// A queue pair during one of its completion handlers. They run one at a time, so what only they
+/// use needs no lock.
+///
+/// # Invariants
+///
+/// A completion handler of `queue` is running, and this is its only value of this type.
+pub struct Completing<'a, H: Handler> {
+    queue: &'a QueuePair<H>,
+    /// Not for other tasks.
+    _of_this_task: PhantomData<*mut ()>,
+}
+
+impl<'a, H: Handler> Completing<'a, H> {
+    /// # Safety
+    ///
+    /// The caller is a completion handler of `queue`, and makes no second value.
+    pub(super) unsafe fn new(queue: &'a QueuePair<H>) -> Self {
+        // INVARIANT: The caller promises it.
+        Self {
+            queue,
+            _of_this_task: PhantomData,
+        }
+    }
+
+    /// Returns Receives that handlers keep until they post them again, or put them elsewhere. Those
+    /// that are left are freed with the queue pair.
+    pub fn spare_receives(&mut self) -> &mut Buffers<H> {
+        // SAFETY: By the type invariants a handler is running, and this is its only value. No other
+        // handler of the queue pair runs, and nobody else uses the Receives, until the queue pair
+        // is freed after the last handler. `&mut self` makes the reference unique.
+        unsafe { &mut *self.queue.handled.spare.get() }
+    }
+}
+
+impl<H: Handler> Deref for Completing<'_, H> {
+    type Target = QueuePair<H>;
+
+    fn deref(&self) -> &QueuePair<H> {
+        self.queue
+    }
 }
 
 /// The state of the Receive side of a queue pair.
@@ -210,21 +258,24 @@ impl RqState {
 }
 
 /// The part of the Receive side of a queue pair that completion handlers have.
-pub(crate) struct HandledReceives {
+pub(crate) struct HandledReceives<H: Context> {
     /// The posted Receives that a handler has taken over. Handlers run one at a time; only they use
     /// it.
     list: UnsafeCell<InFlight>,
+    /// Receives that handlers keep ([`Completing::spare_receives`]).
+    spare: UnsafeCell<Buffers<H>>,
     /// The number of Receives that have completed. It may wrap. Only handlers write it.
     completed: Atomic<usize>,
     /// Whether the queue pair is drained, so that a late completion must be ignored.
     drained: Atomic<bool>,
 }
 
-impl HandledReceives {
+impl<H: Context> HandledReceives<H> {
     /// Creates the part of a queue without posted Receives.
     pub(crate) const fn new() -> Self {
         Self {
             list: UnsafeCell::new(InFlight::new()),
+            spare: UnsafeCell::new(Buffers::new()),
             completed: Atomic::new(0),
             drained: Atomic::new(false),
         }

@@ -9,6 +9,7 @@ use crate::{
     errno::etimedout,
     listener,
     receive,
+    Completing,
     Invalidated,
     QueueEvent,
     QueuePair,
@@ -134,7 +135,7 @@ impl Handler for TestHandler {
 
     fn received(
         &self,
-        _queue: &QueuePair<Self>,
+        _queue: &mut Completing<'_, Self>,
         message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
@@ -148,7 +149,7 @@ impl Handler for TestHandler {
 
     fn receive_failed(
         &self,
-        _queue: &QueuePair<Self>,
+        _queue: &mut Completing<'_, Self>,
         buffer: receive::Buffer<Self>,
         _failure: WcStatus,
     ) {
@@ -170,7 +171,7 @@ impl Handler for TestHandler {
 
     fn invalidated(
         &self,
-        _queue: &QueuePair<Self>,
+        _queue: &mut Completing<'_, Self>,
         _regions: mr::Idle<Self>,
         page: Self::InvalidateContext,
     ) {
