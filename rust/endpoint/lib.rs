@@ -22,9 +22,8 @@
 //! connection state        innermost: held for a step of the state machine, or a read of it
 //! ```
 //!
-//! Otherwise the client's credits, reusable resources and region pool, the server's lent messages,
-//! work queue, free calls, page pool and denied calls, and the pool of regions in rdma are each
-//! taken alone.
+//! Otherwise the client's credits, reusable resources and region pool, the server's list of calls,
+//! work queue, page pool and denied calls, and the pool of regions in rdma are each taken alone.
 //!
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]). That is held while the device is notified, so free Send buffers and empty

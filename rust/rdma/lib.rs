@@ -82,6 +82,7 @@ pub use client::ClientRegistration;
 pub use cq::WcStatus;
 pub use ext::{
     addr,
+    atomic_cell,
     errno,
     memory,
     rate_limit, //

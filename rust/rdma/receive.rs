@@ -14,7 +14,10 @@ use crate::{
         InFlight, //
     }, //
 };
-use ext::memory;
+use ext::{
+    atomic_cell::AtomicCell,
+    memory, //
+};
 
 /// The parts of a posted Receive. The completion finds it by the first field.
 #[repr(C)]
@@ -386,6 +389,34 @@ impl<H: Context> MessageReceive<H> {
         let Self(inner) = self;
         let is_same = Arc::ptr_eq(inner.mapped.buffer(), &memory.buffer);
         is_same.then_some(Message(inner))
+    }
+}
+
+/// A place for the Receive of a message whose memory is elsewhere. Any task may take the Receive,
+/// without a lock: who wants the message, or who frees all Receives because the device goes.
+pub struct LentReceive<H: Context>(AtomicCell<KBox<ReceiveRequest<H>>>);
+
+impl<H: Context> LentReceive<H> {
+    /// Creates an empty place.
+    pub const fn new() -> Self {
+        Self(AtomicCell::new())
+    }
+
+    /// Puts `receive` here, and returns what was here. At most one task may do so at a time, or a
+    /// Receive may be leaked.
+    pub fn put(&self, receive: MessageReceive<H>) -> Option<MessageReceive<H>> {
+        self.0.put_alone(receive.0).map(MessageReceive)
+    }
+
+    /// Takes the Receive, if there is one.
+    pub fn take(&self) -> Option<MessageReceive<H>> {
+        self.0.take().map(MessageReceive)
+    }
+}
+
+impl<H: Context> Default for LentReceive<H> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

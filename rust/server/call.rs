@@ -22,6 +22,7 @@ use proto::{
     rpc::CallHeader,
     xdr, //
 };
+use rdma::receive::LentReceive;
 use sunrpc::SavedReplyPages;
 
 /// The largest number of chunks in a Write list. NFS pairs them with the operations of a COMPOUND.
@@ -168,8 +169,9 @@ impl ParsedCall {
 
 /// The context of a call in progress.
 pub(crate) struct CallContext {
-    /// The index of its message among the lent ones.
-    pub(super) lent: usize,
+    /// The Receive of its message, while the memory of that is lent to sunrpc. Also in the list of
+    /// [`LentReceives`](super::responder::LentReceives).
+    pub(super) lent: Arc<LentReceive<ServerConn>>,
     /// The part of the call that the reply depends on.
     pub(super) parsed: ParsedCall,
     /// Whether results may be reduced. RPCSEC_GSS integrity and privacy forbid it.
@@ -181,15 +183,29 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    /// Creates an unused context.
-    pub(super) fn new() -> Self {
+    /// Creates an unused context with this place for a Receive.
+    pub(super) fn new(lent: Arc<LentReceive<ServerConn>>) -> Self {
         Self {
-            lent: 0,
+            lent,
             parsed: ParsedCall::WithoutChunks(0),
             reduction: false,
             results: EligibleResults::default(),
             saved_pages: SavedReplyPages::default(),
         }
+    }
+
+    /// Keeps the Receive of `message` here, and returns its memory, to be lent to sunrpc.
+    pub(super) fn lend(&self, message: Message<ServerConn>) -> MessageMemory {
+        let (memory, receive) = message.split();
+        // A call has one message, so there is no Receive here; if there were, it would be freed.
+        drop(self.lent.put(receive));
+        memory
+    }
+
+    /// Returns the message that [`Self::lend`] kept, unless its connection has ended. sunrpc does
+    /// not read its `memory` any more.
+    pub(super) fn take_back(&self, memory: MessageMemory) -> Option<Message<ServerConn>> {
+        self.lent.take()?.join(memory)
     }
 
     /// Forgets the results and frees the saved pages.

@@ -133,25 +133,19 @@ impl Responder {
         args: &mut Args<'_>,
         set: impl FnOnce(&mut Args<'_>, MessageMemory) -> Result<(), MessageMemory>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
-        let Some(mut call) = xprt.take_call() else {
+        let Some(mut call) = xprt.take_free_call().or_else(|| self.new_call()) else {
             self.close_unanswered(message);
             return None;
         };
-        let (memory, number) = match self.lend(message) {
-            Ok(lent) => lent,
-            Err(message) => {
-                self.close_unanswered(message);
-                return None;
-            }
-        };
+        let context = &mut call.context;
+        let memory = context.lend(message);
         if let Err(memory) = set(args, memory) {
-            if let Some(message) = self.take_back(memory, number) {
+            if let Some(message) = context.take_back(memory) {
                 self.close_unanswered(message);
             }
+            xprt.release_call(call);
             return None;
         }
-        let context = &mut call.context;
-        context.lent = number;
         context.parsed = info.parsed;
         context.reduction = info.reduction;
         let pages = self.max_reply_pages(info.write_chunk_bytes);

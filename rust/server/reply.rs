@@ -77,7 +77,7 @@ impl Responder {
         context: &CallContext,
         result: &SvcResult<'_>,
     ) -> Result {
-        let message = self.take_back(memory, context.lent).ok_or(EINVAL)?;
+        let message = context.take_back(memory).ok_or(EINVAL)?;
         if !self.send_path.connection.state.is_open() {
             self.repost(message);
             return Err(enotconn());

@@ -9,11 +9,14 @@
 //! sunrpc reads a call from the message that it came in until it replies, and a file system may
 //! take hours for that. The connection may end meanwhile, and the removal of its device waits for
 //! everything that is mapped for it. So sunrpc gets only the memory of a message. The Receive stays
-//! here and is freed with the connection; after that there is no message to reply to.
+//! in a place of the call ([`CallContext::lend`]) that is listed here too, and is freed with the
+//! connection; after that there is no message to reply to.
 
-use super::rdma_read::PagePool;
+use super::{
+    call::CallContext,
+    rdma_read::PagePool, //
+};
 use crate::prelude::*;
-use kernel::alloc::Flags;
 use proto::{
     cm_private_data,
     conn::server as conn,
@@ -31,10 +34,11 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    receive::MessageReceive,
+    receive::LentReceive,
     send::Buffers,
     ProtectionDomain, //
 };
+use sunrpc::SvcCall;
 
 /// The longest time for which the device waits for an acknowledgement before it retransmits, as
 /// InfiniBand encodes it: two seconds. A client may ask for less, as all known ones do.
@@ -51,9 +55,9 @@ const RNR_TIMER: u8 = 20;
 #[pin_data]
 pub(super) struct Responder {
     pub(super) page_pool: Arc<PagePool>,
-    /// The Receives of the messages whose memory is lent to sunrpc.
+    /// The places for Receives of messages whose memory is lent to sunrpc.
     #[pin]
-    lent: SpinLock<LentMessages>,
+    lent: SpinLock<LentReceives>,
     pub(super) send_path: SendPath,
     id: Arc<Id<ServerConn>>,
 }
@@ -72,7 +76,7 @@ impl Responder {
         Arc::pin_init(
             pin_init!(Self {
                 page_pool,
-                lent <- new_spinlock!(LentMessages::EMPTY, "rpcrdma::lent_messages"),
+                lent <- new_spinlock!(LentReceives::EMPTY, "rpcrdma::lent_receives"),
                 send_path,
                 id,
             }),
@@ -212,40 +216,32 @@ impl Responder {
         let _ = connection.state.on(conn::Event::Drained);
     }
 
-    /// Lends the memory of `message` to sunrpc. Returns it with the index by which
-    /// [`Self::take_back`] finds the Receive, or the message if memory is short. Sleeps.
-    pub(super) fn lend(
-        &self,
-        message: Message<ServerConn>,
-    ) -> Result<(MessageMemory, usize), Message<ServerConn>> {
-        let mut message = message;
+    /// Makes an unused call, with a place for the Receive of its message. [`None`] if memory is
+    /// short. Sleeps.
+    pub(super) fn new_call(&self) -> Option<KBox<SvcCall<ServerTransport>>> {
+        let place = Arc::new(LentReceive::new(), GFP_KERNEL).ok()?;
+        let context = CallContext::new(place.clone());
+        let call = KBox::new(SvcCall::new(context), GFP_KERNEL).ok()?;
+        let mut place = place;
         loop {
             let mut lent = self.lent.lock();
-            match lent.add(message) {
-                Ok(lent) => return Ok(lent),
-                Err(back) => message = back,
+            match lent.add(place) {
+                Ok(()) => return Some(call),
+                Err(back) => place = back,
             }
-            let count = lent.next_capacity();
+            let capacity = lent.next_capacity();
             drop(lent);
-            let Ok(mut longer) = LentMessages::with_capacity(count, GFP_KERNEL) else {
-                return Err(message);
-            };
+            let mut longer = LentReceives(KVec::with_capacity(capacity, GFP_KERNEL).ok()?);
             self.lent.lock().grow_into(&mut longer);
         }
     }
 
-    /// Returns the message that [`Self::lend`] stored at this index. sunrpc does not read its
-    /// `memory` any more.
-    pub(super) fn take_back(
-        &self,
-        memory: MessageMemory,
-        number: usize,
-    ) -> Option<Message<ServerConn>> {
-        let receive = self.lent.lock().take(number)?;
-        receive.join(memory)
+    /// Forgets the place of `call`, which is to be freed.
+    pub(super) fn forget_call(&self, call: &SvcCall<ServerTransport>) {
+        self.lent.lock().remove(&call.context.lent);
     }
 
-    /// Frees the list of lent messages if it is empty.
+    /// Frees the memory of the list of lent messages if there are no calls.
     pub(super) fn free_spares(&self) {
         let spare = self.lent.lock().take_spare();
         drop(spare);
@@ -305,82 +301,64 @@ impl Responder {
     }
 }
 
-/// The Receives, each at the index that its message was lent with.
-pub(super) struct LentMessages {
-    lent: KVec<Option<MessageReceive<ServerConn>>>,
-    /// The free indices. Its capacity suffices for all.
-    free: KVec<usize>,
-}
+/// The places for the Receives of lent messages: one for each call, whether in progress or free, of
+/// the connection.
+///
+/// A call puts its Receive there and takes it back without a lock; the list is locked only when a
+/// call is made or freed. When the list is dropped, with the [`Responder`], all Receives in it are
+/// freed. Who puts one there has a reference to the [`Responder`], so none comes after that.
+pub(super) struct LentReceives(KVec<Arc<LentReceive<ServerConn>>>);
 
-impl LentMessages {
-    /// A list without entries.
-    pub(super) const EMPTY: Self = Self {
-        lent: KVec::new(),
-        free: KVec::new(),
-    };
+impl LentReceives {
+    const EMPTY: Self = Self(KVec::new());
 
     /// The number of entries of the shortest list.
     const FIRST: usize = 8;
 
-    /// Creates an empty list for `count` messages. Sleeps if `flags` allow it.
-    pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
-        let mut lent = KVec::with_capacity(count, flags)?;
-        let mut free = KVec::with_capacity(count, flags)?;
-        for number in 0..count {
-            lent.push(None, flags)?;
-            free.push(number, flags)?;
-        }
-        Ok(Self { lent, free })
+    /// Adds `place`. Returns it if there is no room.
+    fn add(
+        &mut self,
+        place: Arc<LentReceive<ServerConn>>,
+    ) -> Result<(), Arc<LentReceive<ServerConn>>> {
+        self.0.push_within_capacity(place).map_err(|error| error.0)
     }
 
-    /// Returns the number of entries of the next longer list.
+    /// Returns the capacity of the next longer list.
     fn next_capacity(&self) -> usize {
-        self.lent.len().saturating_mul(2).max(Self::FIRST)
+        self.0.len().saturating_mul(2).max(Self::FIRST)
     }
 
-    /// Moves all Receives with their indices to `other`, which is empty, and swaps the two, if
-    /// `other` has more entries.
-    pub(super) fn grow_into(&mut self, other: &mut Self) {
-        let count = self.lent.len();
-        if other.lent.len() <= count {
+    /// Moves all entries to `other`, which is empty, and swaps the two, if `other` has more room.
+    fn grow_into(&mut self, other: &mut Self) {
+        if other.0.capacity() <= self.0.capacity() {
             return;
         }
-        for (to, from) in other.lent.iter_mut().zip(self.lent.iter_mut()) {
-            *to = from.take();
+        for place in self.0.drain_all() {
+            // There is room for all, which are no more than the smaller capacity.
+            let _ = other.0.push_within_capacity(place);
         }
-        let Self { lent, free } = other;
-        free.retain(|number| lent.get(*number).is_some_and(Option::is_none));
         core::mem::swap(self, other);
     }
 
-    /// Adds the Receive of `message`. Returns its memory and its index, or the message if no entry
-    /// is free.
-    pub(super) fn add(
-        &mut self,
-        message: Message<ServerConn>,
-    ) -> Result<(MessageMemory, usize), Message<ServerConn>> {
-        let number = self.free.pop();
-        let Some((number, entry)) =
-            number.and_then(|number| Some((number, self.lent.get_mut(number)?)))
-        else {
-            return Err(message);
-        };
-        let (memory, receive) = message.split();
-        *entry = Some(receive);
-        Ok((memory, number))
+    /// Removes `place`.
+    fn remove(&mut self, place: &Arc<LentReceive<ServerConn>>) {
+        self.0.retain(|other| !Arc::ptr_eq(other, place));
     }
 
-    /// Takes the Receive at this index. [`None`] if there is none.
-    pub(super) fn take(&mut self, number: usize) -> Option<MessageReceive<ServerConn>> {
-        let receive = self.lent.get_mut(number)?.take()?;
-        // The capacity suffices.
-        let _ = self.free.push_within_capacity(number);
-        Some(receive)
-    }
-
-    /// Takes all entries if no message is lent.
+    /// Takes the memory of the list if that has no entries.
     fn take_spare(&mut self) -> Option<Self> {
-        let is_spare = self.free.len() == self.lent.len();
-        is_spare.then(|| core::mem::replace(self, Self::EMPTY))
+        self.0
+            .is_empty()
+            .then(|| core::mem::replace(self, Self::EMPTY))
+    }
+}
+
+impl Drop for LentReceives {
+    /// Frees the Receives of messages that are still lent. Those of later calls of the same place
+    /// have none.
+    fn drop(&mut self) {
+        for place in self.0.iter() {
+            drop(place.take());
+        }
     }
 }

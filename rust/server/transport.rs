@@ -21,7 +21,10 @@ use proto::{
     admission::Host,
     reverse, //
 };
-use rdma::cm::Id;
+use rdma::{
+    atomic_cell::CellPool,
+    cm::Id, //
+};
 use sunrpc::{
     AddrText,
     HasSvcCall,
@@ -63,9 +66,9 @@ pub(crate) struct ServerTransport {
     #[pin]
     responder: Revocable<Arc<Responder>>,
     pub(super) connection: Arc<ServerConn>,
-    /// Contexts of calls that are over, for later calls.
-    #[pin]
-    free_calls: SpinLock<KVec<KBox<SvcCall<Self>>>>,
+    /// Calls that are over, for later calls. Each call takes one and puts one back, in any thread,
+    /// so that takes no lock.
+    free_calls: CellPool<KBox<SvcCall<Self>>, MAX_FREE_CALLS>,
 }
 
 impl ServerTransport {
@@ -81,10 +84,7 @@ impl ServerTransport {
         try_pin_init!(Self {
             responder <- Revocable::new(responder?),
             connection,
-            free_calls <- new_spinlock!(
-                KVec::with_capacity(MAX_FREE_CALLS, GFP_KERNEL)?,
-                "rpcrdma::free_calls"
-            ),
+            free_calls: CellPool::new(),
         })
     }
 
@@ -114,36 +114,33 @@ impl ServerTransport {
         }
     }
 
-    /// Returns an [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if
-    /// memory is short.
-    pub(super) fn take_call(&self) -> Option<KBox<SvcCall<Self>>> {
-        let free = self.free_calls.lock().pop();
-        free.or_else(|| KBox::new(SvcCall::new(CallContext::new()), GFP_KERNEL).ok())
+    /// Returns an [`SvcCall`] of an earlier call, if there is one.
+    pub(super) fn take_free_call(&self) -> Option<KBox<SvcCall<Self>>> {
+        self.free_calls.take()
     }
 
     /// Keeps `call`, which has ended, for a later call.
-    fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
+    pub(super) fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
         if let Some(memory) = call.take_message() {
-            let responder = self.responder();
-            let message = responder
-                .as_ref()
-                .and_then(|responder| responder.take_back(memory, call.context.lent));
-            if let (Some(responder), Some(message)) = (&responder, message) {
-                responder.repost(message);
+            if let Some(responder) = self.responder() {
+                if let Some(message) = call.context.take_back(memory) {
+                    responder.repost(message);
+                }
             }
         }
         call.context.clear();
-        let excess = self.free_calls.lock().push_within_capacity(call);
-        drop(excess);
+        if let Err(excess) = self.free_calls.put(call) {
+            // Without a responder there is no list that it is in.
+            if let Some(responder) = self.responder() {
+                responder.forget_call(&excess);
+            }
+        }
     }
 
-    /// Frees the [`SvcCall`]s that are kept for later calls.
-    fn drop_free_calls(&self) {
-        loop {
-            let call = self.free_calls.lock().pop();
-            if call.is_none() {
-                break;
-            }
+    /// Frees the [`SvcCall`]s of `responder` that are kept for later calls.
+    fn drop_free_calls(&self, responder: &Responder) {
+        while let Some(call) = self.free_calls.take() {
+            responder.forget_call(&call);
         }
     }
 }
@@ -240,8 +237,8 @@ impl SvcConnection for ServerTransport {
         connection.watchdog_expired(queue);
         if !connection.is_watched() {
             queue.free_idle_read_mrs();
+            self.drop_free_calls(&responder);
             responder.free_spares();
-            self.drop_free_calls();
         }
     }
 
