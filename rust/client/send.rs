@@ -144,7 +144,7 @@ pub(super) fn prepare(
     flags: Flags,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
-    let (old, known) = slot.begin();
+    let (old, known) = slot.begin(rqst.xid());
     // It was prepared from an encoding that was not sent.
     if let Some(old) = old {
         old.cancel();

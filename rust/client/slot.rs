@@ -16,10 +16,20 @@
 //! A slot has a reference to the connection in use, which one Call passes to the next: the slot
 //! gives it to the prepared Call, and gets it back when that is sent. So an RPC writes no cache
 //! line that RPCs in other slots write as well, as it would to take a reference. Who puts one into
-//! a slot does so under the slot's lock while the connection is open, or owns `XPRT_LOCKED`,
-//! without which it is not closed. [`Slot::reset`] takes it out under that lock when the connection
-//! is not open any more. So none outlives the close but in a task that prepares a Call, which then
-//! drops it.
+//! a slot owns `XPRT_LOCKED`, without which the connection is not closed, and without which nobody
+//! else puts one there. [`Slot::reset`], which closes it, takes the reference out. So none outlives
+//! the close but in a task that prepares a Call, which then drops it. The reference is in a cell
+//! that needs no lock ([`AtomicCell`]): whoever takes it has it.
+//!
+//! # The first encoding of a Call
+//!
+//! takes no lock ([`Slot::begin`]): nothing in the slot is of this Call yet, and nothing is left of
+//! the one before. Its task has released all that it had ([`Slot::release`]) before it gave the
+//! slot back, and sunrpc passes a free slot on under a lock. Since then nobody has had a reason to
+//! change the slot: a Call is sent after it is encoded, a reply is for a Call that was sent, and
+//! [`Slot::reset`] finds nothing. A task knows that an encoding is the first of its Call by the
+//! XID, which differs from that of the last Call in the slot; should it be the same after 2^32
+//! Calls, the lock is taken.
 
 use super::{
     reply::MatchedReply,
@@ -39,7 +49,10 @@ use kernel::{
         SpinLockGuard, //
     }, //
 };
-use rdma::mr::Registered;
+use rdma::{
+    atomic_cell::AtomicCell,
+    mr::Registered, //
+};
 
 /// The context of a chain of local invalidations: the reason for it.
 pub(crate) enum InvalidateContext {
@@ -53,6 +66,10 @@ pub(crate) enum InvalidateContext {
 #[pin_data]
 pub(crate) struct Slot {
     inner: Arc<SlotInner>,
+    /// The connection in use, if it is known and not with a prepared Call.
+    active: AtomicCell<Arc<ActiveConnection>>,
+    /// The XID of the Call that was encoded last. Only the RPC's own task uses it.
+    encoded_xid: Atomic<u32>,
 }
 
 /// All of a slot. Local invalidations that are posted keep it alive.
@@ -94,8 +111,6 @@ pub(crate) struct SlotState {
     prepared: Option<PreparedCall>,
     /// The regions that the server may reach.
     pub(super) registered: Registered<ClientConn>,
-    /// The connection in use, if it is known and not with a prepared Call.
-    active: KnownConnection,
     invalidation: Invalidation,
 }
 
@@ -142,20 +157,13 @@ impl SlotState {
         }
     }
 
-    /// Records that the Call `xid` was sent, with these regions, over `active`, which it keeps for
-    /// the next Call. Returns what an earlier Call left: no regions, as before a slot sends again,
-    /// these are invalidated or their connection is closed, but perhaps another reference to the
-    /// same connection. The caller owns `XPRT_LOCKED`, so that the connection is not closed
-    /// meanwhile.
+    /// Records that the Call `xid` was sent, with these regions. Returns those that an earlier Call
+    /// left: none, as before a slot sends again, they are invalidated or their connection is
+    /// closed.
     ///
     /// A broken reply came over an earlier connection. Or another reply that sunrpc did not accept
     /// followed it over this one, and such a server will hardly do better.
-    fn sent(
-        &mut self,
-        xid: u32,
-        registered: Registered<ClientConn>,
-        active: Arc<ActiveConnection>,
-    ) -> (Registered<ClientConn>, KnownConnection) {
+    fn sent(&mut self, xid: u32, registered: Registered<ClientConn>) -> Registered<ClientConn> {
         self.broken_reply = match self.broken_reply {
             BrokenReply::None => BrokenReply::None,
             _ if self.xid == xid => BrokenReply::EarlierConnection,
@@ -163,10 +171,7 @@ impl SlotState {
         };
         self.call_outstanding = true;
         self.xid = xid;
-        (
-            core::mem::replace(&mut self.registered, registered),
-            self.active.replace(active),
-        )
+        core::mem::replace(&mut self.registered, registered)
     }
 
     /// Records a reply to the Call that breaks the protocol. Returns whether there was one over an
@@ -226,7 +231,6 @@ impl Slot {
             offered: Offered::Nothing,
             prepared: None,
             registered: Registered::new(),
-            active: None,
             invalidation: Invalidation::Done,
         };
         try_pin_init!(Self {
@@ -238,6 +242,8 @@ impl Slot {
                 }),
                 GFP_KERNEL,
             )?,
+            active: AtomicCell::new(),
+            encoded_xid: Atomic::new(0),
         })
     }
 
@@ -246,17 +252,24 @@ impl Slot {
         self.inner.state.lock()
     }
 
-    /// Begins a new encoding of the Call. Returns the Call that was prepared from an earlier one,
-    /// and, unless the server may still answer a transmission of the Call, or reach its memory, the
-    /// connection in use as far as the slot knows it.
-    pub(super) fn begin(&self) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
-        let mut state = self.lock();
-        self.inner.set_unreleased(&mut state);
-        let prepared = state.prepared.take();
-        if state.is_sent() {
-            return (prepared, Err(StillSent));
+    /// Begins a new encoding of the Call `xid`, in its own task. Returns the Call that was prepared
+    /// from an earlier one, and, unless the server may still answer a transmission of the Call, or
+    /// reach its memory, the connection in use as far as the slot knows it.
+    pub(super) fn begin(
+        &self,
+        xid: u32,
+    ) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
+        let mut prepared = None;
+        if self.encoded_xid.load(Relaxed) == xid {
+            let mut state = self.lock();
+            prepared = state.prepared.take();
+            if state.is_sent() {
+                return (prepared, Err(StillSent));
+            }
+        } else {
+            self.encoded_xid.store(xid, Relaxed);
         }
-        (prepared, Ok(state.active.take()))
+        (prepared, Ok(self.active.take()))
     }
 
     /// Keeps `prepared`, which offers `offered`, until its turn to be sent. Returns it if its
@@ -292,7 +305,10 @@ impl Slot {
         Ok(())
     }
 
-    /// Records that the Call was sent ([`SlotState::sent`]).
+    /// Records that the Call was sent ([`SlotState::sent`]) over `active`, and keeps that for the
+    /// next Call. Returns what an earlier Call left: no regions, but perhaps another reference to
+    /// the same connection. The caller owns `XPRT_LOCKED`, so that the connection is not closed
+    /// meanwhile, and nobody else calls this.
     pub(super) fn sent(
         &self,
         state: &mut SlotState,
@@ -301,7 +317,7 @@ impl Slot {
         active: Arc<ActiveConnection>,
     ) -> (Registered<ClientConn>, KnownConnection) {
         self.inner.set_unreleased(state);
-        state.sent(xid, registered, active)
+        (state.sent(xid, registered), self.active.put_alone(active))
     }
 
     /// Takes the regions of a Call that is answered.
@@ -335,14 +351,13 @@ impl Slot {
         let mut state = self.lock();
         state.call_outstanding = false;
         let prepared = state.prepared.take();
-        let active = state.active.take();
         let registered = core::mem::take(&mut state.registered);
         let count = registered.len() as u64;
         if count > 0 {
             state.invalidation = Invalidation::Pending;
         }
         drop(state);
-        drop(active);
+        drop(self.active.take());
         if let Some(prepared) = prepared {
             prepared.cancel();
         }
