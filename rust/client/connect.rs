@@ -192,8 +192,7 @@ fn fill(
             .fill(&pd, regions, credits, limits.pages, limits.reserve);
         // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is
         // sent.
-        let posted = connection.receives.grow(
-            queue,
+        let posted = queue.grow_receives(
             config::receives_for(credits),
             config.inline.receive_size(),
             GFP_KERNEL,
@@ -212,7 +211,7 @@ fn fill(
         // addresses for DMA has one of its own. If the cause is another, one credit fails as well.
         if credits <= 1 {
             // Keep the surplus for the next attempt.
-            connection.receives.keep(receives);
+            queue.keep_receives(receives);
             return Err(error);
         }
         shortage = Some(error);
@@ -354,8 +353,7 @@ fn grow_to(active: &ActiveConnection, credits: u32, flags: Flags) -> Result {
     let credits = usize::try_from(credits)?;
     add_regions(active, credits, flags)?;
     queue.grow_send_buffers(config::sends_for(credits), flags)?;
-    connection.receives.grow(
-        queue,
+    queue.grow_receives(
         config::receives_for(credits),
         connection.receive_size(),
         flags,

@@ -92,8 +92,6 @@ pub(crate) struct ClientConn {
     pub(super) growth: Mutex<()>,
     created: Instant<Monotonic>,
     #[pin]
-    pub(super) receives: endpoint::ReceiveRing<Self>,
-    #[pin]
     pub(super) regions: RegionPool,
 }
 
@@ -123,7 +121,6 @@ impl ClientConn {
                 settled_grant: Atomic::new(0),
                 growth <- new_mutex!((), "rpcrdma::growth"),
                 created: Instant::now(),
-                receives <- endpoint::ReceiveRing::new(),
                 regions <- RegionPool::new(),
             }),
             GFP_KERNEL,
@@ -364,7 +361,7 @@ impl ClientConn {
     /// another connection may use. Called when `queue` is drained.
     pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
         self.log_flushed();
-        let (regions, receives) = (self.regions.close(), self.receives.close());
+        let (regions, receives) = (self.regions.close(), queue.close_receives());
         let sends = queue.take_send_buffers();
         let resources = ReusableResources {
             pd: queue.pd().clone(),
@@ -445,7 +442,7 @@ impl rdma::Handler for ClientConn {
             status.number(),
             status.vendor_err()
         ));
-        self.receives.keep(buffer.into());
+        queue.keep_failed(buffer);
         self.end(status.into());
     }
 

@@ -14,7 +14,11 @@ pub(crate) use super::{
     }, //
 };
 pub(crate) use core::sync::atomic::Ordering;
-pub(crate) use endpoint::SendBufferExt;
+pub(crate) use endpoint::{
+    HandlerReceivesExt,
+    ReceiveBufferExt,
+    SendBufferExt, //
+};
 pub(crate) use kernel::{
     alloc::Flags,
     new_spinlock,

@@ -83,7 +83,7 @@ pub(super) fn received(
             return complete_invalidated(connection, queue, registered, reply);
         }
     }
-    connection.receives.repost(queue, message.into_buffer());
+    queue.repost_in_handler(message.into_buffer());
 }
 
 impl ReplyAction {
@@ -459,7 +459,7 @@ impl MatchedReply {
                 Some(rqst.copy_inline(inline, written))
             }
         };
-        connection.receives.repost(queue, message.into_buffer());
+        queue.repost_in_handler(message.into_buffer());
         match received {
             Some(Ok(len)) => rqst.complete(len),
             Some(Err(_)) | None => {

@@ -8,13 +8,12 @@
 //!
 //! ```text
 //! (client) slot state     > (rdma) sends, deferred_dereg
-//! receive ring            > (rdma) receives
-//! (rdma) sends            > spares
+//! (rdma) sends            > (rdma) receives; spares
 //! (sunrpc) transport_lock > (client) active
 //! (sunrpc) transport_lock > (rdma) sends         to ring the doorbell for deferred Sends
 //! (sunrpc) transport_lock > (client) credits     to open the congestion window
-//! (client) growth         > (client) credits, region pool; receive ring;
-//!                           (rdma) receives; spares
+//! (client) growth         > (client) credits, region pool; (rdma) sends, receives;
+//!                           spares
 //! (rdma) ended            > the CM's locks; (client) slot state;
 //!                           (rdma) receives, sends, deferred_dereg
 //! id of the listener      > all locks of the connection manager and of sunrpc
@@ -26,8 +25,9 @@
 //! work queue, page pool and denied calls, and the pool of regions in rdma are each taken alone.
 //!
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
-//! ([`SendPolicy`]). That is held while the device is notified, so free Send buffers and empty
-//! transfers, which RPCs need before, have a lock of their own ([`Spares`]).
+//! ([`SendPolicy`]), and so are the Receive buffers that wait to be reposted. That lock is held
+//! while the device is notified, so free Send buffers and empty transfers, which RPCs need before,
+//! have a lock of their own ([`Spares`]).
 //!
 //! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growth`
 //! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others
@@ -60,7 +60,11 @@ pub use queue::{
     SendBufferExt,
     UnpostedReads, //
 };
-pub use receive_ring::ReceiveRing;
+pub use receive_ring::{
+    HandlerReceivesExt,
+    ReceiveBufferExt,
+    ReceiveRing, //
+};
 pub use send_policy::SendPolicy;
 pub use spares::Spares;
 

@@ -3,6 +3,7 @@
 //! Queue pairs with a pool of Send buffers, and credits for RDMA Reads and Writes.
 
 use super::{
+    receive_ring::Reposted,
     send_policy::SendPolicy,
     spares::{
         SendBuffers,
@@ -17,6 +18,7 @@ use kernel::{
 use rdma::{
     cm::Id,
     qp,
+    receive,
     send,
     transfer::{
         Attached,
@@ -256,18 +258,22 @@ pub trait ResponderExt<H: ReadHandler> {
     /// it needs none. Sleeps.
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>>;
 
-    /// Posts `send` and `attached`, with one doorbell if that is not more than a batch. `permit`
-    /// comes from [`Self::reserve`], and `memory` from [`Self::batch_memory`].
+    /// Takes back `answered`, the Receive buffer of the message that is answered, as
+    /// [`ReceiveBufferExt::repost`](super::ReceiveBufferExt::repost) does. Then posts `send` and
+    /// `attached`, with one doorbell if that is not more than a batch. `permit` comes from
+    /// [`Self::reserve`], and `memory` from [`Self::batch_memory`].
     ///
-    /// Any failure ends the connection. It is an error to pass memory of another domain, or Reads.
-    /// Does not sleep.
+    /// Returns whether the Receive buffer was freed instead, and the result of posting. Any failure
+    /// ends the connection. It is an error to pass memory of another domain, or Reads. Does not
+    /// sleep.
     fn post_reply(
         &self,
+        answered: Option<receive::Buffer<H>>,
         attached: Attached<H>,
         permit: SqPermit,
         send: send::UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
-    ) -> Result;
+    ) -> (bool, Result);
 
     /// Posts `reads` with `permit`, which comes from [`Self::reserve_reads`].
     /// [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
@@ -303,12 +309,17 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
 
     fn post_reply(
         &self,
+        answered: Option<receive::Buffer<H>>,
         attached: Attached<H>,
         permit: SqPermit,
         send: send::UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
-    ) -> Result {
-        self.send_queue().post_reply(attached, permit, send, memory)
+    ) -> (bool, Result) {
+        let mut sends = self.send_queue();
+        let reposted = answered.map(|buffer| sends.policy().receives.repost(self, buffer));
+        let result = sends.post_reply(attached, permit, send, memory);
+        // The lock is released now.
+        (reposted.is_some_and(Reposted::free), result)
     }
 
     fn post_reads(

@@ -17,7 +17,10 @@
 //! SQ credits are space in the Send queue for RDMA Reads and Writes. Sends have space of their own,
 //! one for each Send buffer. A transfer owns its credits ([`SqPermit`]).
 
-use super::spares::Spares;
+use super::{
+    receive_ring::ReceiveRing,
+    spares::Spares, //
+};
 use kernel::{
     sync::Arc,
     time::{
@@ -42,6 +45,8 @@ pub struct SendPolicy<H: Context> {
     completed: send::Buffers<H>,
     signalling: Signalling,
     pub(super) credits: SqCredits,
+    /// The Receive buffers, whose lock this is, too.
+    pub(super) receives: ReceiveRing<H>,
     /// Whether a caller found no credits or no room since the last completion, and waits for the
     /// next.
     starved: bool,
@@ -54,6 +59,7 @@ impl<H: Context> SendPolicy<H> {
             completed: send::Buffers::new(),
             signalling: Signalling::new(),
             credits,
+            receives: ReceiveRing::new(),
             starved: false,
         }
     }

@@ -49,6 +49,9 @@ pub struct Spares<H: Context> {
     state: SpinLock<SpareState<H>>,
     /// [`SendBuffers::needs_completion`], as of the last change.
     needs_completion: Atomic<bool>,
+    /// The number of Receive buffers that completion handlers post together. Zero when a Receive
+    /// has failed: then they put each into the ring. Changed under the lock of the Send queue.
+    pub(super) handler_batch: Atomic<usize>,
 }
 
 struct SpareState<H: Context> {
@@ -75,6 +78,7 @@ impl<H: Context> Spares<H> {
             pin_init!(Self {
                 state <- SpinLock::new(state, LOCK_NAME, static_lock_class!()),
                 needs_completion: Atomic::new(needs_completion),
+                handler_batch: Atomic::new(0),
             }),
             GFP_KERNEL,
         )

@@ -52,8 +52,6 @@ pub(crate) struct ServerConn {
     #[pin]
     pub(super) waiting: Waiting,
     #[pin]
-    pub(super) receives: endpoint::ReceiveRing<Self>,
-    #[pin]
     pub(super) credits: Credits,
     pub(super) read_budget: ReadBudget,
     /// Whether Receives for replies to backchannel calls are posted.
@@ -91,7 +89,6 @@ impl ServerConn {
                 initiator_depth,
                 state <- ConnectionState::new(),
                 waiting <- Waiting::new(),
-                receives <- endpoint::ReceiveRing::new(),
                 credits <- Credits::new(),
                 read_budget: ReadBudget::new(),
                 expects_replies: Atomic::new(false),
@@ -267,18 +264,28 @@ impl ServerConn {
 
     /// Reposts the Receive of `message`.
     pub(super) fn repost(&self, queue: &QueuePair<Self>, message: Message<Self>) {
+        self.give_back();
+        self.note_reposted(queue.repost(message.into_buffer()));
+    }
+
+    /// Counts a Receive that is given back next.
+    pub(super) fn give_back(&self) {
         self.given_back.fetch_add(1, Release);
-        if self.receives.repost(queue, message.into_buffer()) {
+    }
+
+    /// Notes that a Receive was given back, and whether it was `freed` instead of reposted.
+    pub(super) fn note_reposted(&self, freed: bool) {
+        if freed {
             self.credits.receives_freed(1);
         }
     }
 
-    /// Frees the work and the Receives, and returns the connection's share of what all connections
-    /// share. Nothing is queued here from now on, though threads may still use the connection. No
-    /// handler runs any more. Sleeps.
-    pub(super) fn clear(&self) {
+    /// Frees the work and the Receives, of which `queue` has some, and returns the connection's
+    /// share of what all connections share. Nothing is queued here from now on, though threads may
+    /// still use the connection. No handler runs any more. Sleeps.
+    pub(super) fn clear(&self, queue: &QueuePair<Self>) {
         self.waiting.close();
-        drop(self.receives.close());
+        drop(queue.close_receives());
         self.credits.end();
     }
 }

@@ -17,6 +17,7 @@ pub(crate) use super::{
     }, //
 };
 pub(crate) use endpoint::{
+    ReceiveBufferExt,
     ResponderExt,
     SendBufferExt, //
 };

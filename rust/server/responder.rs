@@ -209,10 +209,12 @@ impl Responder {
     /// Drains the queue pair and frees the queued work. When this returns, no memory is under DMA
     /// and no handler runs. Sleeps.
     pub(super) fn drain(&self) {
-        let connection = &self.send_path.connection;
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
         let _ = connection.state.on(conn::Event::Close);
-        self.send_path.queue.drain();
-        connection.clear();
+        queue.drain();
+        connection.clear(queue);
         let _ = connection.state.on(conn::Event::Drained);
     }
 

@@ -60,8 +60,7 @@ impl SendPath {
             self.limits.inline.receive_size(),
         );
         if more > 0 {
-            let receives = &self.connection.receives;
-            receives.add(&self.queue, more, size, GFP_KERNEL)?;
+            self.queue.add_receives(more, size, GFP_KERNEL)?;
         }
         self.connection.credits.set_first(credits);
         Ok(())
@@ -70,8 +69,7 @@ impl SendPath {
     /// Posts the Receives for a grant of `credits`. Only one thread may call this at a time. Sleeps
     /// if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
-        self.connection.receives.grow(
-            &self.queue,
+        self.queue.grow_receives(
             usize::try_from(credits)?,
             self.limits.inline.receive_size(),
             flags,
@@ -83,15 +81,11 @@ impl SendPath {
     /// never get one. [`EAGAIN`] if memory is short. Does not sleep. sunrpc sends one backchannel
     /// call at a time.
     fn expect_replies(&self) -> Result {
-        let ServerConn {
-            expects_replies,
-            receives,
-            ..
-        } = &*self.connection;
+        let expects_replies = &self.connection.expects_replies;
         if !expects_replies.load(Relaxed) {
             let size = self.limits.inline.receive_size();
-            receives
-                .add(&self.queue, config::QueueLimits::REPLIES, size, GFP_NOWAIT)
+            self.queue
+                .add_receives(config::QueueLimits::REPLIES, size, GFP_NOWAIT)
                 .map_err(|_| EAGAIN)?;
             expects_replies.store(true, Relaxed);
         }
@@ -165,9 +159,9 @@ impl SendPath {
                     kind: SendKind::Plain,
                     tag: xid,
                 };
-                let posted = self
-                    .queue
-                    .post_reply(Attached::Nothing, SqPermit::EMPTY, send, None);
+                let (_, posted) =
+                    self.queue
+                        .post_reply(None, Attached::Nothing, SqPermit::EMPTY, send, None);
                 self.connection.note_posted(posted)
             }
             Err(error) => {
@@ -310,15 +304,17 @@ impl ServerConn {
             xid,
             ..
         } = state;
-        // Before the Send: after it the client may use the credit again.
-        self.repost(queue, answers);
         let send = send::UnpostedSend {
             buffer,
             len,
             kind,
             tag: xid,
         };
-        let posted = queue.post_reply(attached, permit, send, memory);
+        // The Receive is posted before the Send: after that the client may use the credit again.
+        self.give_back();
+        let answered = Some(answers.into_buffer());
+        let (freed, posted) = queue.post_reply(answered, attached, permit, send, memory);
+        self.note_reposted(freed);
         self.note_posted(posted)
     }
 

@@ -131,7 +131,7 @@ impl ServerConn {
             interval_ms: INTERVAL_MS,
         });
         if let Some(Ok(credits)) = backed.map(usize::try_from) {
-            let freed = self.receives.shrink(queue, credits);
+            let freed = queue.shrink_receives(credits);
             self.credits.receives_freed(freed);
         }
     }

@@ -70,8 +70,8 @@ impl<H: Handler> QueuePair<H> {
         &self.spares
     }
 
-    /// Locks the Send queue. The caller must neither sleep nor call other methods that post while
-    /// it is locked.
+    /// Locks the Send queue. While it is locked, the caller must not sleep, and of the other
+    /// methods that post may call only [`Self::post_receives`].
     pub fn send_queue(&self) -> SendQueue<'_, H> {
         SendQueue {
             queue: self,
