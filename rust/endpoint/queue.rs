@@ -88,7 +88,7 @@ impl Parameters {
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?)?;
-        let policy = SendPolicy::new(Spares::new(buffers)?, credits);
+        let policy = SendPolicy::new(Spares::new(buffers, credits)?);
         let queue = QueuePair::new(id, pd, &self.queue_pair(), policy)?;
         for _ in 0..first {
             let buffer = match reusable.pop() {
@@ -209,8 +209,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     }
 
     fn sq_credits(&self) -> (usize, usize) {
-        let mut sends = self.send_queue();
-        let credits = &sends.policy().credits;
+        let credits = &self.spares().credits;
         (credits.free(), credits.total())
     }
 
@@ -294,16 +293,19 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
         if requests == 0 {
             return Some(SqPermit::EMPTY);
         }
-        let mut sends = self.send_queue();
-        let batch = requests.min(sends.policy().batch());
+        let spares = self.spares();
+        let batch = requests.min(spares.batch());
         // Their registrations are posted with the first batch.
         let batch = batch.max(registrations);
-        sends.policy().reserve(batch)
+        // Most often enough are free. If not, it is noted under the lock of the Send queue that the
+        // caller waits, before another attempt: credits that come back after that wake it.
+        let permit = spares.credits.reserve(batch);
+        permit.or_else(|| self.send_queue().policy().reserve(batch))
     }
 
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>> {
         // A batch has at least one request.
-        let is_longer = requests > 1 && requests > self.send_queue().policy().batch();
+        let is_longer = requests > 1 && requests > self.spares().batch();
         is_longer.then(|| BatchMemory::new(GFP_KERNEL)).transpose()
     }
 
@@ -330,9 +332,9 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
     ) -> Result<(), UnpostedReads<H>> {
         let mut sends = self.send_queue();
         // Their registrations are posted with the first batch.
-        let batch = reads.len().min(sends.policy().batch());
+        let batch = reads.len().min(self.spares().batch());
         let batch = batch.max(reads.registrations());
-        if !sends.is_open() || batch > sends.policy().credits.total() {
+        if !sends.is_open() || batch > self.spares().credits.total() {
             drop(sends);
             return Err(UnpostedReads::Lost(Some(done)));
         }

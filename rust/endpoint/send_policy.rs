@@ -34,7 +34,6 @@ use rdma::{
     transfer::EmptyTransfers,
     Context,
     NextSend,
-    SqCredits,
     SqPermit, //
 };
 
@@ -44,7 +43,6 @@ pub struct SendPolicy<H: Context> {
     /// Buffers that a completion has returned, until all of them are put back together.
     completed: send::Buffers<H>,
     signalling: Signalling,
-    pub(super) credits: SqCredits,
     /// The Receive buffers, whose lock this is, too.
     pub(super) receives: ReceiveRing<H>,
     /// Whether a caller found no credits or no room since the last completion, and waits for the
@@ -53,12 +51,11 @@ pub struct SendPolicy<H: Context> {
 }
 
 impl<H: Context> SendPolicy<H> {
-    pub(super) fn new(spares: Arc<Spares<H>>, credits: SqCredits) -> Self {
+    pub(super) fn new(spares: Arc<Spares<H>>) -> Self {
         Self {
             spares,
             completed: send::Buffers::new(),
             signalling: Signalling::new(),
-            credits,
             receives: ReceiveRing::new(),
             starved: false,
         }
@@ -70,16 +67,10 @@ impl<H: Context> SendPolicy<H> {
         self.starved |= !found;
     }
 
-    /// Returns the most requests of one transfer that are posted at the same time: half of all SQ
-    /// credits, so that two long transfers alternate.
-    pub(super) fn batch(&self) -> usize {
-        self.credits.total().div_ceil(2)
-    }
-
     /// Reserves SQ credits. If too few are free, the next completion that returns something wakes
     /// the caller.
     pub(super) fn reserve(&mut self, credits: usize) -> Option<SqPermit> {
-        let permit = self.credits.reserve(credits);
+        let permit = self.spares.credits.reserve(credits);
         self.starved |= permit.is_none();
         permit
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The spares of a queue pair for its next Sends and transfers: free Send buffers, and empty
-//! transfers.
+//! The spares of a queue pair for its next Sends and transfers: free Send buffers, empty transfers,
+//! and SQ credits.
 //!
-//! They have a lock of their own. The lock of the Send queue is held while the device is notified,
-//! and RPCs that are about to be sent must not wait for that.
+//! SQ credits need no lock ([`SqCredits`]); the others have one of their own. The lock of the Send
+//! queue is held while the device is notified, and RPCs that are about to be sent must not wait for
+//! that.
 //!
 //! # Send buffers
 //!
@@ -39,7 +40,8 @@ use rdma::{
         EmptyTransfer,
         EmptyTransfers, //
     },
-    Context, //
+    Context,
+    SqCredits, //
 };
 
 /// The free Send buffers and empty transfers of a queue pair.
@@ -49,6 +51,7 @@ pub struct Spares<H: Context> {
     state: SpinLock<SpareState<H>>,
     /// [`SendBuffers::needs_completion`], as of the last change.
     needs_completion: Atomic<bool>,
+    pub(super) credits: SqCredits,
     /// The number of Receive buffers that completion handlers post together. Zero when a Receive
     /// has failed: then they put each into the ring. Changed under the lock of the Send queue.
     pub(super) handler_batch: Atomic<usize>,
@@ -66,8 +69,9 @@ struct SpareState<H: Context> {
 static LOCK_NAME: &CStr = c"rpcrdma::spares";
 
 impl<H: Context> Spares<H> {
-    /// Creates the spares of a queue pair with these `buffers`, and no transfer. Sleeps.
-    pub(super) fn new(buffers: SendBuffers<H>) -> Result<Arc<Self>> {
+    /// Creates the spares of a queue pair with these `buffers` and `credits`, and no transfer.
+    /// Sleeps.
+    pub(super) fn new(buffers: SendBuffers<H>, credits: SqCredits) -> Result<Arc<Self>> {
         let needs_completion = buffers.needs_completion(Self::ENOUGH);
         let state = SpareState {
             buffers,
@@ -78,6 +82,7 @@ impl<H: Context> Spares<H> {
             pin_init!(Self {
                 state <- SpinLock::new(state, LOCK_NAME, static_lock_class!()),
                 needs_completion: Atomic::new(needs_completion),
+                credits,
                 handler_batch: Atomic::new(0),
             }),
             GFP_KERNEL,
@@ -102,6 +107,12 @@ impl<H: Context> Spares<H> {
             self.needs_completion.store(needs_completion, Relaxed);
         }
         result
+    }
+
+    /// Returns the most requests of one transfer that are posted at the same time: half of all SQ
+    /// credits, so that two long transfers alternate.
+    pub(super) fn batch(&self) -> usize {
+        self.credits.total().div_ceil(2)
     }
 
     /// Returns whether the Send that is posted next must ask for a completion, because no buffer is

@@ -173,7 +173,7 @@ pub(super) fn caller_without_buffer_is_woken_once() -> Result<bool> {
 pub(super) fn caller_without_credits_is_woken() -> Result<bool> {
     let connection = Connection::new(&parameters(1, 1))?;
     let near = &connection.near;
-    let total = near.queue.send_queue().policy().credits.total();
+    let total = near.queue.spares().credits.total();
     let reserved = near.reserve(total).ok_or(ENOMEM)?;
     near.send(None, Doorbell::Ring)?;
     let nobody_waited = near.was_woken(0)?;
