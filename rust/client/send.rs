@@ -144,7 +144,7 @@ pub(super) fn prepare(
     flags: Flags,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
-    let (old, known) = slot.begin(rqst.xid());
+    let (old, known) = slot.begin();
     // It was prepared from an encoding that was not sent.
     if let Some(old) = old {
         old.cancel();

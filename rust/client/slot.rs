@@ -27,9 +27,8 @@
 //! the one before. Its task has released all that it had ([`Slot::release`]) before it gave the
 //! slot back, and sunrpc passes a free slot on under a lock. Since then nobody has had a reason to
 //! change the slot: a Call is sent after it is encoded, a reply is for a Call that was sent, and
-//! [`Slot::reset`] finds nothing. A task knows that an encoding is the first of its Call by the
-//! XID, which differs from that of the last Call in the slot; should it be the same after 2^32
-//! Calls, the lock is taken.
+//! [`Slot::reset`] finds nothing. What tells is `SlotInner::unreleased`, and not the XID: a Call
+//! may be sent without ever having come here.
 
 use super::{
     reply::MatchedReply,
@@ -68,8 +67,6 @@ pub(crate) struct Slot {
     inner: Arc<SlotInner>,
     /// The connection in use, if it is known and not with a prepared Call.
     active: AtomicCell<Arc<ActiveConnection>>,
-    /// The XID of the Call that was encoded last. Only the RPC's own task uses it.
-    encoded_xid: Atomic<u32>,
 }
 
 /// All of a slot. Local invalidations that are posted keep it alive.
@@ -77,7 +74,7 @@ pub(crate) struct Slot {
 pub(crate) struct SlotInner {
     /// Whether [`Slot::release`] may have something to do. If not, the Call is neither prepared nor
     /// outstanding, no region is registered, and no invalidation is pending. Changed under the lock
-    /// of `state`.
+    /// of `state`, but for the `true` of [`Slot::begin`].
     ///
     /// [`Slot::release`] reads it without the lock, and must not read a `false` that is older than
     /// what others stored:
@@ -243,7 +240,6 @@ impl Slot {
                 GFP_KERNEL,
             )?,
             active: AtomicCell::new(),
-            encoded_xid: Atomic::new(0),
         })
     }
 
@@ -252,22 +248,21 @@ impl Slot {
         self.inner.state.lock()
     }
 
-    /// Begins a new encoding of the Call `xid`, in its own task. Returns the Call that was prepared
-    /// from an earlier one, and, unless the server may still answer a transmission of the Call, or
-    /// reach its memory, the connection in use as far as the slot knows it.
-    pub(super) fn begin(
-        &self,
-        xid: u32,
-    ) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
+    /// Begins a new encoding of the Call, in its own task. Returns the Call that was prepared from an
+    /// earlier one, and, unless the server may still answer a transmission of the Call, or reach its
+    /// memory, the connection in use as far as the slot knows it.
+    pub(super) fn begin(&self) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
         let mut prepared = None;
-        if self.encoded_xid.load(Relaxed) == xid {
+        if self.inner.unreleased.load(Acquire) {
             let mut state = self.lock();
             prepared = state.prepared.take();
             if state.is_sent() {
                 return (prepared, Err(StillSent));
             }
         } else {
-            self.encoded_xid.store(xid, Relaxed);
+            // Whatever a sender stores later, this task reads it or that in `release`. Without the
+            // lock, as nobody else changes it: a sender has the Call only after this.
+            self.inner.unreleased.store(true, Relaxed);
         }
         (prepared, Ok(self.active.take()))
     }
