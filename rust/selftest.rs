@@ -7,6 +7,7 @@ use kernel::prelude::*;
 /// Runs all tests.
 pub(crate) fn run() -> Result {
     let tests = [
+        ext::selftest::TESTS,
         sunrpc::selftest::TESTS,
         sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,

@@ -3,6 +3,7 @@
 //! Places for a value that any task may put in and take out, without a lock.
 
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     ptr::null_mut, //
 };
@@ -49,7 +50,8 @@ use kernel::{
 /// ```
 pub struct AtomicCell<P: ForeignOwnable> {
     value: Atomic<*mut c_void>,
-    _owned: PhantomData<P>,
+    // Owned, and invariant: what is put in as one type comes out as that type.
+    _owned: PhantomData<UnsafeCell<P>>,
 }
 
 // SAFETY: The cell owns the value, which may be sent.

@@ -37,5 +37,7 @@ pub mod lock;
 pub mod memory;
 pub mod net;
 pub mod rate_limit;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 pub mod trace;
 pub mod work;
