@@ -297,8 +297,8 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
         let batch = requests.min(spares.batch());
         // Their registrations are posted with the first batch.
         let batch = batch.max(registrations);
-        // Most often enough are free. If not, it is noted under the lock of the Send queue that the
-        // caller waits, before another attempt: credits that come back after that wake it.
+        // Most often enough are free. If not, another attempt under the lock of the Send queue says
+        // so, and then it is noted that the caller waits: credits that come back after that wake it.
         let permit = spares.credits.reserve(batch);
         permit.or_else(|| self.send_queue().policy().reserve(batch))
     }

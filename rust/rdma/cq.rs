@@ -15,6 +15,10 @@ use crate::prelude::*;
 ///
 /// `ptr` came from `ib_alloc_cq_any` with the context of `id` as its context, and is freed only
 /// in `drop`.
+///
+/// Its callbacks run one at a time, each after what the one before did: in one work item
+/// (`IB_POLL_WORKQUEUE`), and nobody polls it directly. [`Completing`](crate::handler::Completing)
+/// is built on that.
 pub(crate) struct CompletionQueue<H: Context> {
     ptr: NonNull<cbindings::ib_cq>,
     _id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device and the context.
