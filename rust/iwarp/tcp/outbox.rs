@@ -6,6 +6,18 @@
 //! The payload is copied before its CRC is computed. Memory of a consumer, such as a page of a file
 //! that is being written back, may change at any time, and the CRC must match the octets that are
 //! sent. Large amounts are copied to pages that TCP sends from; small ones TCP copies once more.
+//!
+//! Without a CRC it is copied, too. TCP could send from the pages of the consumer, but then nobody
+//! would know when these may change: when a request may complete, and when an STag that the peer
+//! read is no longer valid. An acknowledgement does not say so. A receiver on the same machine, in
+//! another network namespace maybe, has the very pages in its receive queue, acknowledged, until it
+//! reads them, so it would get what the consumer writes there next. And a segment that was sent
+//! twice may be acknowledged while one copy of it is still in the queue of a network device. The
+//! `ubuf_info` of `MSG_ZEROCOPY` does report that the last copy is gone. But with it the kernel
+//! copies what goes to a receiver on the same machine to pages that it allocates, and nothing
+//! limits how long a device may keep a packet, so neither does anything limit how long an
+//! invalidation or the drain of a queue would have to wait. Of the pages here it is enough to know
+//! that nobody has a reference to them any more ([`Pages::reclaim`]).
 
 use crate::prelude::*;
 use rdmap::mpa::{
