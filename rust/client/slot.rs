@@ -248,9 +248,9 @@ impl Slot {
         self.inner.state.lock()
     }
 
-    /// Begins a new encoding of the Call, in its own task. Returns the Call that was prepared from an
-    /// earlier one, and, unless the server may still answer a transmission of the Call, or reach its
-    /// memory, the connection in use as far as the slot knows it.
+    /// Begins a new encoding of the Call, in its own task. Returns the Call that was prepared from
+    /// an earlier one, and, unless the server may still answer a transmission of the Call, or reach
+    /// its memory, the connection in use as far as the slot knows it.
     pub(super) fn begin(&self) -> (Option<PreparedCall>, Result<KnownConnection, StillSent>) {
         let mut prepared = None;
         if self.inner.unreleased.load(Acquire) {

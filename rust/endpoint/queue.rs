@@ -298,7 +298,7 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
         // Their registrations are posted with the first batch.
         let batch = batch.max(registrations);
         // Most often enough are free. If not, another attempt under the lock of the Send queue says
-        // so, and then it is noted that the caller waits: credits that come back after that wake it.
+        // so, and then it is noted that the caller waits: credits that come back later wake it.
         let permit = spares.credits.reserve(batch);
         permit.or_else(|| self.send_queue().policy().reserve(batch))
     }

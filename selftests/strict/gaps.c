@@ -105,6 +105,8 @@ int strict_map_mr_sg(struct ib_mr *mr, struct scatterlist *sgl, int count,
 						   sg_dma_len(sg) };
 		sum += sg_dma_len(sg);
 	}
+	/* rxe knows no other type. */
+	mr->type = IB_MR_TYPE_MEM_REG;
 	sg_init_table(&whole, 1);
 	sg_dma_address(&whole) = GAPS | (u64)gaps->number << REGION_BITS;
 	sg_dma_len(&whole) = sum;
