@@ -17,7 +17,7 @@ use crate::prelude::*;
 /// in `drop`.
 ///
 /// Its callbacks run one at a time, each after what the one before did: in one work item
-/// (`IB_POLL_WORKQUEUE`), and nobody polls it directly. [`Completing`](crate::handler::Completing)
+/// (`IB_POLL_WORKQUEUE`), and nobody polls it directly. [`Completing`](crate::Completing)
 /// is built on that.
 pub(crate) struct CompletionQueue<H: Context> {
     ptr: NonNull<cbindings::ib_cq>,
