@@ -355,10 +355,12 @@ impl<D: Driver> Operations<D> {
         let device_data = unsafe { device::data_of::<D>((*qp).device) };
         let ib_qp = qp.cast::<IbQp<D::QueuePair>>();
         let found = NonNull::new(qp).ok_or(EINVAL)?;
+        let flags = memory_flags(data.user.is_some());
         // SAFETY: The caller promises an `IbQp` that nobody uses yet.
         unsafe { (*ib_qp).data.write(data) };
         // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
-        let inserted = device_data.queue_pairs.insert(|_| QpEntry(found));
+        let entry = |_| QpEntry(found);
+        let inserted = device_data.queue_pairs.insert_from(flags, entry);
         let number = inserted.inspect_err(|_| {
             // SAFETY: It was just written, and nobody has seen it.
             let data = unsafe { (*ib_qp).data.assume_init_read() };

@@ -47,7 +47,10 @@ use ext::{
     new_irq_lock, //
 };
 use kernel::{
-    alloc::KVVec,
+    alloc::{
+        Flags,
+        KVVec, //
+    },
     ffi,
     new_mutex,
     page::PAGE_SIZE,
@@ -152,9 +155,14 @@ pub struct Region {
 impl Region {
     /// Creates a region for that many pages. Sleeps.
     pub(crate) fn new(pd: ProtectionDomain, pages: usize) -> Result<Arc<Self>> {
+        Self::allocate(pd, pages, GFP_KERNEL)
+    }
+
+    /// Creates a region with memory that is allocated with these flags. Sleeps.
+    fn allocate(pd: ProtectionDomain, pages: usize, flags: Flags) -> Result<Arc<Self>> {
         let list = || -> Result<Pages> {
             Ok(Pages {
-                list: KVVec::with_capacity(pages, GFP_KERNEL)?,
+                list: KVVec::with_capacity(pages, flags)?,
                 size: 0,
             })
         };
@@ -175,7 +183,7 @@ impl Region {
                 mapped <- new_irq_lock!(mapped),
                 current <- new_mutex!(current, "iwarp_region"),
             }),
-            GFP_KERNEL,
+            flags,
         )
     }
 
@@ -190,7 +198,7 @@ impl Region {
         pages: KVVec<u64>,
         registration: Registration,
     ) -> Result<Arc<Self>> {
-        let region = Self::new(pd, 0)?;
+        let region = Self::allocate(pd, 0, GFP_KERNEL_ACCOUNT)?;
         let mut current = region.current.lock();
         // INVARIANT: The caller promises it.
         current.pages = Pages {
@@ -607,7 +615,7 @@ impl<D: Driver> Operations<D> {
             // has invalidated the region; so do the error paths here.
             let region =
                 unsafe { Region::of_process(ProtectionDomain(pd.addr()), pages, registration)? };
-            let index = data.regions.insert(|index| {
+            let index = data.regions.insert_from(GFP_KERNEL_ACCOUNT, |index| {
                 region.set_index(index);
                 region.clone()
             });

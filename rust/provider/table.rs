@@ -7,6 +7,7 @@ use ext::{
     new_irq_lock, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     rbtree::{
         RBTree,
@@ -49,7 +50,12 @@ impl<T> Table<T> {
     /// Inserts the entry that `make` creates for its number. Sleeps. `ENOMEM` without memory,
     /// `ENOSPC` if the table is nearly full.
     pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32> {
-        let mut reservation = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+        self.insert_from(GFP_KERNEL, make)
+    }
+
+    /// Does the same, with memory that is allocated with these flags.
+    pub(crate) fn insert_from(&self, flags: Flags, make: impl FnOnce(u32) -> T) -> Result<u32> {
+        let mut reservation = Some(RBTreeNodeReservation::new(flags)?);
         let mut make = Some(make);
         for _ in 0..TRIES {
             // SAFETY: The function has no preconditions.
