@@ -15,7 +15,7 @@ does the available memory, which moves by some MiB for other reasons. The in-tre
 has what was found until then, and says so. It fails if
   * the VM of our server dies, or its kernel reports a fault,
   * a thread of our server was asleep in the module,
-  * the server keeps RDMA objects, or more than 1 MiB of unreclaimable slab and vmalloc areas together, for a minute and a half after an attack,
+  * the server keeps RDMA objects, or more than 1 MiB in use of unreclaimable slab caches and vmalloc areas together, for a minute and a half after an attack,
   * it had fewer queue pairs than connections were asked for, where all of them are to be there at once,
   * or the module does not unload.
 """

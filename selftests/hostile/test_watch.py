@@ -98,8 +98,16 @@ class Watch(unittest.TestCase):
         self.addCleanup(setattr, watch, "SHORT", 0.5)
         self.assertEqual(self.found()["most"], 1)
 
-    def test_slab_caches_have_so_many_kib(self):
-        self.assertEqual(watch.slabs(SLABINFO), {"kmalloc-4k": 16 * watch.PAGE_KIB, "kmalloc-64": 10 * watch.PAGE_KIB})
+    def test_slab_caches_have_so_many_kib_in_use(self):
+        self.assertEqual(watch.slabs(SLABINFO), {"kmalloc-4k": 12, "kmalloc-64": 40})
+
+    def test_caches_of_threads_and_reclaimable_ones_are_not_kept(self):
+        watch.SLAB = self.proc
+        self.addCleanup(setattr, watch, "SLAB", Path("/sys/kernel/slab"))
+        for name, is_reclaimable in {"dentry": 1, "kmalloc-64": 0}.items():
+            (self.proc / name).mkdir()
+            (self.proc / name / "reclaim_account").write_text(f"{is_reclaimable}\n")
+        self.assertEqual(watch.unreclaimable({"dentry": 7, "kmalloc-64": 40, "task_struct": 500}), 40)
 
     def test_others_are_not_looked_at(self):
         self.thread(1, WAITS, comm="kworker/0:1")
