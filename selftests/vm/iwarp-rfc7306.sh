@@ -22,12 +22,17 @@ listen() { on_server "modprobe rdma_cm; insmod $consumer cpu_adds=$cpu_adds $*";
 listen_and_use() { listen "listens=1 connect=$SERVER_ADDR first=32 qps=$own rounds=$rounds masked=$masked"; }
 # comes_back ATOMIC: grants atomic operations if that is 1.
 comes_back() { cpu_adds=0 && stop_listening && listen "atomic=$1"; }
-# Packets are lost, and others come late, in both directions.
+# Packets are lost, and others come late, in both directions. SCTP sends the first one again after 3 and then after 6 seconds, and an
+# attempt to connect takes 10 at most: all begins anew if that was not enough for one of the connections.
 use_over_bad_wire() {
-	local shape="tc qdisc add dev eth0 root netem loss 2% duplicate 1% delay 1ms reorder 10%" status
+	local shape="tc qdisc add dev eth0 root netem loss 2% duplicate 1% delay 1ms reorder 10%" status left=3
 	comes_back 1 && $shape && on_server "$shape" || return
-	use qps=$qps rounds=$few masked=$masked
-	status=$?
+	while :; do
+		use qps=$qps rounds=$few masked=$masked 2>/tmp/use
+		status=$?
+		cat /tmp/use
+		if ! grep -q 'Connection timed out' /tmp/use || ! ((--left)) || ! comes_back 1; then break; fi
+	done
 	tc qdisc del dev eth0 root && on_server "tc qdisc del dev eth0 root" && return "$status"
 }
 stop_listening() { on_server "rmmod consumer"; }
