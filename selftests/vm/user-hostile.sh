@@ -259,7 +259,8 @@ closed_by_udev() {
 	cp ../../scripts/packaging/examples/99-rdma-users.rules /etc/udev/rules.d/ || return
 	/usr/lib/systemd/systemd-udevd >/tmp/udev.log 2>&1 &
 	udev=$!
-	until udevadm trigger --settle --subsystem-match=infiniband_verbs --subsystem-match=misc && ! open_to_others; do
+	# It waits for ever for events that come before the daemon listens.
+	until timeout 20 udevadm trigger --settle --subsystem-match=infiniband_verbs --subsystem-match=misc && ! open_to_others; do
 		((--tries)) || { status=1; break; }
 		sleep 0.1
 	done
