@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many objects processes have on a device, and how many they may have.
+//! Quotas of the objects that processes have on a device.
 //!
-//! What the core allocates for an object is charged to nobody, so there are no more than a number
-//! of each kind, and one user has no more than an eighth of them: nobody takes what others need.
-//! Consumers in the kernel are not counted.
+//! The core charges nobody for the memory that it allocates for an object, so processes may have a
+//! limited number of each kind. One user may have an eighth of that, so that nobody takes the
+//! objects that others need. Consumers in the kernel are not counted.
 
 use kernel::{
     new_mutex,
@@ -20,16 +20,17 @@ use kernel::{
     }, //
 };
 
-/// How many objects of each kind processes may have on a device. A program needs few contexts and
-/// protection domains.
+/// The most contexts that processes may have on a device. A program needs few.
 pub(crate) const MAX_CONTEXTS: u32 = 1 << 16;
+/// The most protection domains that processes may have on a device. A program needs few.
 pub(crate) const MAX_DOMAINS: u32 = 1 << 17;
-/// Regions and queue pairs have random numbers of 24 bits. This is so far below that there are
-/// always some for consumers in the kernel.
+/// The most objects of each other kind that processes may have on a device. Regions and queue pairs
+/// have random numbers of 24 bits; this is so far below that there are always some for consumers in
+/// the kernel.
 pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 
-/// Users who take all together that they may.
-const GREEDY_USERS: u32 = 8;
+/// The number of shares that a quota has. A user has at most one of them.
+const SHARES: u32 = 8;
 
 /// The quotas of a device.
 pub(crate) struct Quotas {
@@ -59,9 +60,9 @@ impl Quotas {
 pub(crate) struct User(pub(crate) u32);
 
 impl User {
-    /// Returns who is counted for what the process that calls has. Inside a user namespace that a
-    /// user made it is who made it, whoever the process is there: a user may have many thousands of
-    /// numbers in such a namespace.
+    /// Returns the user who is counted for the objects of the calling process. Inside a user
+    /// namespace that a user made, that is who made it, whoever the process is there: a user may
+    /// have many thousands of numbers in such a namespace.
     fn current() -> Self {
         // SAFETY: The current task is there.
         let mut user = unsafe { kernel::bindings::task_uid(current!().as_ptr()) }.val;
@@ -82,13 +83,14 @@ impl User {
     }
 }
 
+/// The numbers of objects of one kind.
 struct Counts {
     all: u32,
-    // Those who have any.
+    // Those of each user who has any.
     of_users: RBTree<User, u32>,
 }
 
-/// How many objects of one kind processes have on a device.
+/// The quota of one kind of objects.
 #[pin_data]
 pub(crate) struct Quota {
     most: u32,
@@ -128,7 +130,7 @@ impl Quota {
         }
         match counts.of_users.entry(user) {
             Entry::Vacant(entry) => *entry.insert(0, room) += 1,
-            Entry::Occupied(mut entry) if *entry.get() < self.most / GREEDY_USERS => {
+            Entry::Occupied(mut entry) if *entry.get() < self.most / SHARES => {
                 *entry.get_mut() += 1;
             }
             Entry::Occupied(_) => return Err(ENOMEM),
