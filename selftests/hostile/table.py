@@ -41,7 +41,7 @@ def names_in(runs):
 def table(results):
     """Yields what was found in one run."""
     yield "microseconds, median / p99, and p99 beside the attack / the larger p99 alone; nfsd threads asleep in the module, most at once in so many samples / longest sleep"
-    yield "memory of the server in KiB: what it allocates more after the attack (slab and vmalloc areas), and what is available less"
+    yield "memory of the server in KiB: what is in use more after the attack (slab caches and vmalloc areas), and what is available less"
     yield f"{'':46}{'':9}" + f"{'GETATTR':>20}{'ratio':>8}{'READ 4 KiB':>20}{'ratio':>8}{'asleep':>22}{'kept':>8}{'less':>8}"
     for server, found in results.items():
         for when in "before", "after":
