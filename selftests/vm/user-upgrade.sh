@@ -65,9 +65,11 @@ installs() {
 		[ "$(srcversion)" = "$loaded" ] && sleep 1 && go_on
 }
 status() { "$scripts/packaging/rpcrdma-status" >/tmp/status; cat /tmp/status; }
+# The one with traffic has no context between two connections.
 both_are_named() {
-	status
-	grep -q 'Another build of iwarp.ko runs than is installed' /tmp/status && [ "$(grep -c "process [0-9]*, on $device\$" /tmp/status)" -ge 3 ]
+	local tries=100
+	until status && [ "$(grep -c "process [0-9]*, on $device\$" /tmp/status)" -ge 3 ]; do ((--tries)) || return; sleep 0.1; done
+	grep -q 'Another build of iwarp.ko runs than is installed' /tmp/status
 }
 old_build_serves() { works && [ "$(srcversion)" = "$loaded" ] && go_on; }
 # Nobody is asked, and nobody keeps it: not those who wait for events, and not those who do nothing.
