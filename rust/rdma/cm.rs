@@ -19,6 +19,7 @@ use crate::{
 use core::ptr::addr_of_mut;
 use ext::{
     addr::SockAddr,
+    alloc_scope::NoFs,
     net::Net, //
 };
 use kernel::{
@@ -466,6 +467,9 @@ unsafe extern "C" fn event_callback<H: Context>(
     let shared = unsafe { &*(*id).context.cast::<Shared<H>>() };
     // SAFETY: The CM passes an event that is valid during the call.
     let event = unsafe { EventView::new(&*event) };
+    // The removal of the device waits for this, and a file system that frees memory may wait for an
+    // RPC over the device.
+    let _scope = NoFs::new();
     let event = event.decode();
     // SAFETY: The CM calls this with a live id, whose mutex it holds during the call.
     let id = unsafe { EventId::new(&*id) };

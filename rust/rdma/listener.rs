@@ -19,6 +19,7 @@ use core::{
 };
 use ext::{
     addr::SockAddr,
+    alloc_scope::NoFs,
     net::Net, //
 };
 use kernel::sync::UniqueArc;
@@ -172,6 +173,9 @@ unsafe extern "C" fn event_callback<L: Listen>(
     let context = unsafe { &*(*id).context.cast::<L>() };
     // SAFETY: The CM passes an event that is valid during the call.
     let event = unsafe { &*event };
+    // The removal of the device waits for this, and a file system that frees memory may wait for an
+    // RPC over the device.
+    let _scope = NoFs::new();
     match event.event {
         cbindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
             let Some(ptr) = NonNull::new(id) else {

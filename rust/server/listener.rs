@@ -207,6 +207,7 @@ impl SvcListener for Listener {
     }
 
     fn detach(&self) {
+        self.requests.detached.store(true, Release);
         let bind_state = replace(&mut *self.bind_state.lock(), BindState::Unbound);
         drop(bind_state);
         self.requests.drop_all();
@@ -242,6 +243,8 @@ pub(super) struct AcceptQueue {
     address_changed: AtomicFlag,
     /// Whether the listener can accept no more connections.
     lost: AtomicFlag,
+    /// Whether the listener has ended. sunrpc may then have let go of its namespace.
+    detached: AtomicFlag,
     #[pin]
     pub(super) waiting: Mutex<PendingRequests>,
 }
@@ -322,6 +325,7 @@ impl AcceptQueue {
                 began: Instant::now(),
                 address_changed: AtomicFlag::new(false),
                 lost: AtomicFlag::new(false),
+                detached: AtomicFlag::new(false),
                 waiting <- new_mutex!(waiting, "rpcrdma::accept_queue"),
             }),
             GFP_KERNEL,
@@ -391,7 +395,13 @@ impl AcceptQueue {
     fn retry_delayed(&self) {
         let is_empty = self.waiting.lock().requests.is_empty();
         if !is_empty {
-            self.link.with(|xprt| xprt.connection_pending());
+            // A namespace that ends waits for RCU readers, as this is, between the end of the
+            // listener and its own.
+            self.link.with(|xprt| {
+                if !self.detached.load(Acquire) {
+                    xprt.connection_pending();
+                }
+            });
         }
     }
 

@@ -59,6 +59,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "a callback that the client cannot receive fails, whichever task is sending",
         callback_that_is_too_long_fails_alone,
     ),
+    (
+        "a service thread that has the device of a connection waits for no file system",
+        service_threads_wait_for_no_file_system,
+    ),
 ];
 
 /// The longest callback that [`TestConnection`] could send.
@@ -69,6 +73,24 @@ const LONGEST_CALLBACK: usize = 8;
 struct Calls {
     detach: AtomicUsize,
     close: AtomicUsize,
+    /// Those of `next` and `reply` of a connection, and of `next` of a listener, in a scope without
+    /// file systems.
+    without_fs: AtomicUsize,
+}
+
+impl Calls {
+    fn note_scope(&self) {
+        // SAFETY: The first function sets a flag of this task and says whether that was clear, and
+        // the second one restores it.
+        let was_clear = unsafe {
+            let was_clear = cbindings::memalloc_nofs_save();
+            cbindings::memalloc_nofs_restore(was_clear);
+            was_clear
+        };
+        if was_clear == 0 {
+            self.without_fs.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 /// A connection to nobody.
@@ -121,6 +143,7 @@ impl SvcConnection for TestConnection {
     }
 
     fn next(&self, _xprt: &SvcXprt<Self>) -> Option<()> {
+        self.0.note_scope();
         None
     }
 
@@ -142,6 +165,7 @@ impl SvcConnection for TestConnection {
         (): &mut (),
         _result: SvcResult<'_>,
     ) -> Result {
+        self.0.note_scope();
         Err(ENODEV)
     }
 
@@ -191,6 +215,7 @@ impl SvcListener for TestListener {
     }
 
     fn next(&self) -> (Option<usize>, bool) {
+        self.calls.note_scope();
         let peers = self.peers.load(Relaxed);
         self.peers.store(peers.saturating_sub(1), Relaxed);
         ((peers != 0).then_some(peers), peers > 1)
@@ -221,20 +246,20 @@ impl SvcListener for TestListener {
     fn detach(&self) {}
 }
 
-fn listener_hears_of_rejected_peers() -> Result<bool> {
-    // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
-    // any more.
-    let queue = SERVER.start()?;
-    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+/// Creates a listener with `peers` that no service has. The caller puts its reference.
+fn listener_without_service(
+    calls: &Arc<Calls>,
+    peers: usize,
+) -> Result<NonNull<SvcXprt<TestListener>>> {
     let state = TestListener {
         calls: calls.clone(),
-        peers: AtomicUsize::new(2),
+        peers: AtomicUsize::new(peers),
         rejected: AtomicUsize::new(0),
     };
     // SAFETY: The class is static, and so are its operations, which nothing changes. The first
     // namespace is never freed. A transport that no service has is on no list, and nothing of it
     // asks for its service. The functions are those for `TestListener`.
-    let xprt = unsafe {
+    unsafe {
         SvcXprt::create(
             LISTENER_CLASS.as_raw(),
             &*(*LISTENER_CLASS.as_raw()).xcl_ops,
@@ -243,7 +268,15 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
             listener_functions::<TestListener>(),
             |_link| Ok(state),
         )
-    }?;
+    }
+}
+
+fn listener_hears_of_rejected_peers() -> Result<bool> {
+    // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
+    // any more.
+    let queue = SERVER.start()?;
+    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+    let xprt = listener_without_service(&calls, 2)?;
     // SAFETY: `create` made it, with the reference that is put below.
     let listener = unsafe { xprt.as_ref() };
     let rejected = [1, 2].map(|count| {
@@ -327,4 +360,37 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     fsleep(Delta::from_millis(200));
     drop(registered);
     Ok(short == (task::ENOBUFS, 0) && long == (0, EIO.to_errno()))
+}
+
+fn service_threads_wait_for_no_file_system() -> Result<bool> {
+    // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
+    // any more.
+    let queue = SERVER.start()?;
+    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+    let listener = listener_without_service(&calls, 0)?;
+    // SAFETY: The operations of a transport are static.
+    let accept = unsafe { (*(*LISTENER_CLASS.as_raw()).xcl_ops).xpo_accept }.ok_or(EINVAL)?;
+    // SAFETY: The listener is live, and these are its operations.
+    let nobody = unsafe { accept(listener.as_ptr().cast()) }.is_null();
+    let xprt = connection_without_service(TestConnection(calls.clone()))?;
+    let ops = connection_ops::<TestConnection>();
+    let receive = ops.xpo_recvfrom.ok_or(EINVAL)?;
+    let send = ops.xpo_sendto.ok_or(EINVAL)?;
+    let mut thread = KBox::new(cbindings::svc_rqst::default(), GFP_KERNEL)?;
+    thread.rq_xprt = xprt.as_ptr().cast();
+    // SAFETY: The transport is live, these are its operations, and `XPT_BUSY` is set, as
+    // `svc_xprt_init` has done. Nobody else uses the `svc_rqst`.
+    let nothing = unsafe { receive(&raw mut *thread) } == 0;
+    let mut call = SvcCall::<TestConnection>::new(());
+    call.set_message(EmptyMessage);
+    thread.rq_xprt_ctxt = (&raw mut call).cast();
+    // SAFETY: As above; the context is a call of the connection, with a message.
+    let refused = unsafe { send(&raw mut *thread) } == ENODEV.to_errno();
+    // SAFETY: These are the references with which both were made. They are not used any more.
+    unsafe {
+        cbindings::svc_xprt_put(xprt.as_ptr().cast());
+        cbindings::svc_xprt_put(listener.as_ptr().cast());
+    }
+    drop(queue);
+    Ok(nobody && nothing && refused && calls.without_fs.load(Relaxed) == 3)
 }

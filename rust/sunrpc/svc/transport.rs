@@ -7,6 +7,10 @@
 //!
 //! Each function turns pointers into references and calls one method. sunrpc calls all of them with
 //! a live transport whose operations they are, and with the `svc_rqst` of the calling thread.
+//!
+//! Those in which a thread uses the device of the connection are scopes without file systems
+//! ([`NoFs`]): the removal of a device waits for such threads, and a file system that frees memory
+//! may wait for an RPC over that very device, where the server is a client, too.
 
 #![expect(
     clippy::missing_safety_doc,
@@ -29,6 +33,7 @@ use crate::{
     },
     Net, //
 };
+use ext::alloc_scope::NoFs;
 use kernel::bindings::sockaddr;
 
 /// A connection, with the types that belong to each of its calls.
@@ -286,6 +291,7 @@ unsafe extern "C" fn accept<L: SvcListener>(
     // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
     // `SvcXprt<L>`.
     let listener = unsafe { SvcXprt::<L>::from_raw(xprt) };
+    let _scope = NoFs::new();
     // SAFETY: This is `xpo_accept`.
     unsafe { listener.accept(connection_ops::<L::Connection>()) }
         .map_or(ptr::null_mut(), NonNull::as_ptr)
@@ -313,6 +319,7 @@ unsafe extern "C" fn release_nothing(_xprt: *mut cbindings::svc_xprt, _ctxt: *mu
 unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut cbindings::svc_rqst) -> c_int {
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw((*rqstp).rq_xprt) };
+    let _scope = NoFs::new();
     // SAFETY: This is `xpo_recvfrom`.
     unsafe { xprt.recv(rqstp) }
 }
@@ -338,6 +345,7 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut cbindings::svc_rqst) -
     unsafe { recv::clear(rqstp) };
     // SAFETY: This is `xpo_sendto`.
     let result = unsafe { SvcResult::new(rqstp) };
+    let _scope = NoFs::new();
     match C::reply(xprt, xprt, message, &mut call.context, result) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),

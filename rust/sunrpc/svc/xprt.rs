@@ -11,7 +11,8 @@
 //! Service threads detach connections and drop last references, and to give up what a connection
 //! has of the device takes several waits; and a device that is removed waits for that. So the work
 //! queue of this module, which ends with the class, closes and frees connections. Timers run there,
-//! too.
+//! too. All of them are scopes without file systems, as what service threads do
+//! ([`transport`](crate::svc::transport)).
 
 use crate::prelude::*;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
     weak::Weak,
     workqueue::SERVER, //
 };
+use ext::alloc_scope::NoFs;
 use kernel::{
     bindings::work_struct,
     static_lock_class,
@@ -408,6 +410,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 unsafe extern "C" fn connection_timer<C: SvcConnection>(work: *mut work_struct) {
     // SAFETY: This is the function of the timer.
     let xprt = unsafe { SvcXprt::<C>::of_timer(work) };
+    let _scope = NoFs::new();
     xprt.timer_expired(xprt);
 }
 
@@ -419,6 +422,7 @@ unsafe extern "C" fn connection_timer<C: SvcConnection>(work: *mut work_struct) 
 unsafe extern "C" fn listener_timer<L: SvcListener>(work: *mut work_struct) {
     // SAFETY: This is the function of the timer.
     let xprt = unsafe { SvcXprt::<L>::of_timer(work) };
+    let _scope = NoFs::new();
     xprt.timer_expired(xprt);
 }
 
@@ -428,6 +432,7 @@ unsafe extern "C" fn listener_timer<L: SvcListener>(work: *mut work_struct) {
 ///
 /// `work` is that of a live `SvcXprt<C>`, with a reference to it.
 unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
+    let _scope = NoFs::new();
     let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. `xprt` is its first field.
     let xprt = unsafe { work.byte_sub(offset).cast::<cbindings::svc_xprt>() };
@@ -452,6 +457,7 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
 ///
 /// `work` is that of a live `SvcXprt<C>`, and [`SvcXprt::free_later`] queued it.
 unsafe extern "C" fn free<C: SvcConnection>(work: *mut work_struct) {
+    let _scope = NoFs::new();
     let offset = SvcXprt::<C>::FREEING_OFFSET + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. The last reference is gone.
     unsafe { SvcXprt::<C>::free(work.byte_sub(offset).cast(), C::close) };
