@@ -35,8 +35,11 @@ for file in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
 	if [[ $KERNEL = *debug && -e $file ]]; then echo 0 >"$file"; fi
 done
 # Holes of files are read from the page of zeros, which the debugging of DMA takes for read-only data of the kernel; after that report it
-# has no other. This lets it report on no device, as none has a driver of that name. The strict device itself finds what is wrong.
-if [[ -n $STRICT && $ROLE != single && -e /sys/kernel/debug/dma-api/driver_filter ]]; then echo none >/sys/kernel/debug/dma-api/driver_filter; fi
+# has no other. This lets it report on no device, as none has a driver of that name. The strict device itself finds what is wrong, but not
+# where the machine maps memory (vm.py --dma): there the debugging of DMA reports all that it finds.
+if [[ -n $STRICT && $ROLE != single && -e /sys/kernel/debug/dma-api/driver_filter ]]; then
+	if [ -n "$DMA" ]; then echo 1 >/sys/kernel/debug/dma-api/all_errors; else echo none >/sys/kernel/debug/dma-api/driver_filter; fi
+fi
 hostname "$ROLE"
 ip link set lo up
 echo 1 >/proc/sys/kernel/printk_devkmsg 2>/dev/null
