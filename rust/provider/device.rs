@@ -275,6 +275,9 @@ pub(crate) unsafe fn add<D: Driver>(
         }),
         GFP_KERNEL,
     )?;
+    if reservation.netdev_goes() {
+        return Err(ENODEV);
+    }
     // SAFETY: The caller promises a live network device.
     let net = unsafe { net_of(netdev) }?;
     // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it

@@ -110,9 +110,19 @@ struct Entry {
     place: Place,
     // `None` until the device is registered with the core.
     device: Option<Device>,
+    /// Whether the network device has begun to go since the place was reserved.
+    netdev_goes: bool,
 }
 
 impl Entry {
+    /// Has the device removed, if it is there. Sleeps, but not until it is gone.
+    fn remove_later(&self) {
+        if let Some(live) = self.device.as_ref().and_then(Device::get) {
+            // SAFETY: The device is there as long as `live`.
+            unsafe { cbindings::ib_unregister_device_queued(live.0 .0.as_ptr()) };
+        }
+    }
+
     fn is_gone(&self) -> bool {
         let device = self.device.as_ref();
         device.is_some_and(|device| device.get().is_none())
@@ -147,13 +157,21 @@ impl Reservation {
             let entry = Entry {
                 place,
                 device: None,
+                netdev_goes: false,
             };
             Ok(entries.push(entry, GFP_KERNEL)?)
         })??;
         Ok(Self(place))
     }
 
-    /// Puts the device there that was just registered. Sleeps.
+    /// Returns whether the network device goes, so that nobody would remove the device. Sleeps.
+    pub(crate) fn netdev_goes(&self) -> bool {
+        let goes = |entry: &Entry| entry.place == self.0 && entry.netdev_goes;
+        with(|entries| entries.iter().any(goes)).unwrap_or(false)
+    }
+
+    /// Puts the device there that was just registered, and has it removed if its network device has
+    /// begun to go meanwhile. Sleeps.
     ///
     /// # Safety
     ///
@@ -165,6 +183,9 @@ impl Reservation {
         let filled = with(|entries| {
             if let Some(entry) = entries.iter_mut().find(|entry| entry.place == place) {
                 entry.device = device.take();
+                if entry.netdev_goes {
+                    entry.remove_later();
+                }
             }
         });
         // A reservation was made, so the registry is ready, and has its entry.
@@ -228,15 +249,13 @@ pub(crate) fn is_own(device: NonNull<cbindings::ib_device>, place: Place) -> boo
     with(|entries| entries.iter().any(is_it)).unwrap_or(false)
 }
 
-/// Has the device at a place removed, if there is one. Sleeps, but not until it is gone: its
-/// network device waits for that.
+/// Has the device at a place removed whose network device goes, if there is one, or as soon as it
+/// is registered. Sleeps, but not until it is gone: its network device waits for that.
 pub(crate) fn remove_later(place: Place) {
     let _ = with(|entries| {
-        for entry in entries.iter().filter(|entry| entry.place == place) {
-            if let Some(live) = entry.device.as_ref().and_then(Device::get) {
-                // SAFETY: The device is there as long as `live`.
-                unsafe { cbindings::ib_unregister_device_queued(live.0 .0.as_ptr()) };
-            }
+        for entry in entries.iter_mut().filter(|entry| entry.place == place) {
+            entry.netdev_goes = true;
+            entry.remove_later();
         }
     });
 }

@@ -34,6 +34,11 @@ use crate::{
         Registration,
         LOCAL_DMA_LKEY, //
     },
+    registry::{
+        self,
+        Place,
+        Reservation, //
+    },
     srq::{
         SharedReceives,
         SharedSizes, //
@@ -144,6 +149,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a message that needs more Receives of a shared receive queue than there are takes none",
         receives_are_taken_all_or_none,
+    ),
+    (
+        "a network device that goes while a device is being added to it is not missed",
+        network_device_that_goes_is_noticed,
     ),
 ];
 
@@ -698,4 +707,17 @@ fn receives_are_taken_all_or_none() -> Result<bool> {
     let shared = shared_receives(3)?;
     let taken = [4, 3, 2, 2, 1, 1].map(|wanted| shared.take(wanted).is_some());
     Ok(taken == [false, true, true, false, true, false])
+}
+
+fn network_device_that_goes_is_noticed() -> Result<bool> {
+    registry::start();
+    let [place, other] = [c"selftest", c"other"].map(|link_type| Place::new(null_mut(), link_type));
+    let reservation = Reservation::new(place)?;
+    registry::remove_later(other);
+    let stays = !reservation.netdev_goes();
+    registry::remove_later(place);
+    let goes = reservation.netdev_goes();
+    drop(reservation);
+    // A device that is added later is on another one, though the address be the same.
+    Ok(stays && goes && !Reservation::new(place)?.netdev_goes())
 }

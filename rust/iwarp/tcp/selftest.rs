@@ -128,6 +128,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "an atomic operation without memory for its result is not sent, and fails",
         result_has_memory,
     ),
+    (
+        "a Read that no Read may be outstanding for fails in its turn, behind what was posted before",
+        read_without_ord_fails_in_its_turn,
+    ),
 ];
 
 /// The time until an event counts as missing, in milliseconds.
@@ -159,6 +163,8 @@ fn next_fpdu<'f, 's>(frames: &'f mut Frames<'s>) -> Result<Option<Frame<'f, 's>>
     }
 }
 
+const ONE_READ: ReadLimits = ReadLimits { ird: 1, ord: 1 };
+
 /// A stream, its consumer, and its peer.
 struct Bench {
     shared: Arc<DeviceState>,
@@ -183,7 +189,7 @@ impl Bench {
 
     /// Creates a stream whose FPDUs may have a CRC. Sleeps.
     fn with_crc(settings: &Settings, reply: Option<&[u8]>, crc: bool) -> Result<Self> {
-        Self::of(settings, reply, crc, Consumer::new()?)
+        Self::of(settings, reply, crc, ONE_READ, Consumer::new()?)
     }
 
     /// Creates a stream of this consumer. Sleeps.
@@ -191,6 +197,7 @@ impl Bench {
         settings: &Settings,
         reply: Option<&[u8]>,
         crc: bool,
+        reads: ReadLimits,
         consumer: Consumer,
     ) -> Result<Self> {
         let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
@@ -207,7 +214,6 @@ impl Bench {
             pause();
         }
         let peer = accepted.ok_or(EAGAIN)?.attach(events)?;
-        let reads = ReadLimits { ird: 1, ord: 1 };
         let agreed = startup::StreamParams {
             crc,
             send_markers: false,
@@ -720,7 +726,7 @@ fn atomic_operation_completes() -> Result<bool> {
 }
 
 fn shared_receives_are_taken_when_needed() -> Result<bool> {
-    let mut bench = Bench::of(&SETTINGS, None, false, Consumer::sharing()?)?;
+    let mut bench = Bench::of(&SETTINGS, None, false, ONE_READ, Consumer::sharing()?)?;
     for id in 1..=4 {
         bench.consumer.receive(id)?;
     }
@@ -762,4 +768,18 @@ fn result_has_memory() -> Result<bool> {
     let code = terminate.code;
     let told = segment[1] == 0x47 && (code.layer, code.etype) == (0, 0);
     Ok(told && bench.consumer.failed() == Some(9))
+}
+
+fn read_without_ord_fails_in_its_turn() -> Result<bool> {
+    let reads = ReadLimits { ird: 1, ord: 0 };
+    let mut bench = Bench::of(&SETTINGS, None, false, reads, Consumer::new()?)?;
+    let sink = Target::new(&bench.shared.regions)?;
+    bench.consumer.send(1, 4)?;
+    bench.consumer.read(2, 0x1234_5678, sink.stag())?;
+    // The Send, and then why the stream ends.
+    let (sent, _) = bench.next_segment()?;
+    let (told, _) = bench.next_segment()?;
+    let in_turn = (sent[1], told[1]) == (0x43, 0x47);
+    let completed = bench.consumer.completion() == Some((1, true));
+    Ok(in_turn && completed && bench.consumer.failed() == Some(2))
 }

@@ -174,6 +174,23 @@ impl Consumer {
         unsafe { self.queues.post_send((&raw const write).cast(), null_mut()) }
     }
 
+    /// Posts a Read of four octets, which go to offset 0 of the region `sink`.
+    pub fn read(&self, id: u64, stag: u32, sink: u32) -> Result {
+        let mut memory = cbindings::ib_sge {
+            addr: 0,
+            length: 4,
+            lkey: sink,
+        };
+        let mut read = cbindings::ib_rdma_wr::default();
+        read.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_READ;
+        read.wr.__bindgen_anon_1.wr_id = id;
+        read.wr.sg_list = &raw mut memory;
+        read.wr.num_sge = 1;
+        read.rkey = stag;
+        // SAFETY: It is a chain of one complete request. Its memory is of a region.
+        unsafe { self.queues.post_send((&raw const read).cast(), null_mut()) }
+    }
+
     /// Posts a FetchAdd whose result goes to offset 0 of the region `result`.
     pub fn fetch_add(&self, id: u64, stag: u32, offset: u64, add: u64, result: u32) -> Result {
         let mut memory = cbindings::ib_sge {
