@@ -281,7 +281,7 @@ uml() {
 	settings='SHORT_FORMS=yes' gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
 	settings='ROUNDS=3 SHORT_FORMS=yes' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
 	gate "$KERNEL: two, faults during I/O" 1200 pair 'during_io leaks.sh'
-	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp user leaks.sh'
+	rdma=iwarp-sctp settings='SHORT_FORMS=yes' gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp iwarp-path.sh user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
 	settings='SHORT_FORMS=yes' gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp user leaks.sh'
 	gate "$KERNEL: two, iwarp-tcp, siw on the client" 900 iwarp 'iwarp_siw leaks.sh' siw iwarp-tcp
