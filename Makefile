@@ -40,7 +40,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 strict = $(if $(filter strict,$(RDMA) $(PEER_RDMA)), && nice scripts/enter selftests/strict/strict.sh $(if $(KERNEL),$(KERNEL)-)strict)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts locks interop bench bench-time hostile deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters soak check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts locks interop bench bench-time hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## both modules for the kernel in KDIR= (default: the running one); the default
@@ -92,6 +92,9 @@ check-uml: ## the tests in the kernel, and a pair with mounts and lost connectio
 
 adapters: ## each adapter whose limits the tests know, over a device that is strict about DMA, under User-Mode Linux
 	@scripts/check.sh adapters
+
+soak: ## files and programs beside faults for SOAK_MINUTES= minutes (100), over a strict device and iwarp-tcp: nothing may grow
+	@scripts/check.sh soak
 
 check-kernels: ## the modules on each kernel of scripts/buildroot/kernels; goes on where it ended; ONLY= kernels, KEEP=1: their roots stay
 	@ONLY='$(ONLY)' KEEP='$(KEEP)' scripts/check.sh kernels

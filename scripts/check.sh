@@ -5,10 +5,11 @@
 # counts as one, and so does each single result of a host test or of a test in a VM. No gate judges its time, except that it
 # fails when it reaches its limit.
 #
-# check.sh [fast|uml|adapters|all|kernels|debug|packages]
+# check.sh [fast|uml|adapters|soak|all|kernels|debug|packages]
 #   fast     the gates that need no machine
 #   uml      the tests in the kernel, and a pair with mounts and broken connections, under User-Mode Linux
 #   adapters each adapter of selftests/strict/profiles.c, under User-Mode Linux: mounts, data, chunks, lost connections
+#   soak     files and programs beside faults for SOAK_MINUTES= minutes (100), over a strict device and iwarp-tcp, under User-Mode Linux
 #   (none)   the gates of `fast`; most tests under User-Mode Linux, on a kernel that looks for faults; and under QEMU those that
 #            show that the stock kernel runs the modules
 #   all      those, those of `adapters`, all tests under QEMU, and the tests that take long
@@ -246,6 +247,7 @@ fast() {
 	gate 'units of systemd' 120 in_root selftests/scripts/units.sh
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
 	gate 'what judges the outcomes of suites' 60 in_root sh -ec 'cd selftests/suites; python3 -B -m unittest -q'
+	gate 'what finds growth' 60 in_root sh -ec 'cd selftests/soak; python3 -B -m unittest -q'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko iwarp.ko
@@ -302,6 +304,21 @@ suites() {
 	settings=
 	gate "$KERNEL: two, programs, siw on the server" 900 iwarp user_siw iwarp-tcp siw
 	gate "$KERNEL: two, programs, siw on the client" 900 iwarp user_siw siw iwarp-tcp
+}
+
+# soak [MINUTES]: files and programs beside faults, over a strict device and over iwarp-tcp at the same time.
+soak() {
+	local minutes=${1:-100}
+	gate "$KERNEL: the modules build without a warning" 900 compiles
+	gate "$KERNEL: the strict device builds" 600 strict
+	gate 'stress-ng and dbench are unpacked' 900 in_root selftests/suites/loads.sh
+	at_once=2
+	# The runner multiplies the limit of a test by four on such a kernel.
+	settings="SOAK_MINUTES=$minutes TIMEOUT=$((900 + 30 * minutes))"
+	gate "$KERNEL: soak, strict device, $minutes minutes" $((5400 + 150 * minutes)) adapter none 'soak leaks.sh'
+	gate "$KERNEL: soak, iwarp-tcp, $minutes minutes" $((5400 + 150 * minutes)) iwarp 'soak leaks.sh'
+	all_done
+	settings=
 }
 
 # A short list, for use while one works.
@@ -450,6 +467,8 @@ all | '')
 	if [ "${1:-}" = all ]; then
 		part 'limits of adapters' 45
 		adapters
+		part 'files and programs beside faults' 25
+		soak 10
 		part 'suites that nobody here wrote' 45
 		suites
 	fi
@@ -462,6 +481,12 @@ adapters)
 	kernel uml-debug
 	export KERNEL=uml-debug
 	adapters
+	;;
+soak)
+	part 'files and programs beside faults' $((15 + ${SOAK_MINUTES:-100}))
+	kernel uml-debug
+	export KERNEL=uml-debug
+	soak "${SOAK_MINUTES:-}"
 	;;
 kernels) kernels ;;
 debug) debug ;;

@@ -5,6 +5,7 @@
 # and what the connections ask it for. What has no reliable connections or no registrations is refused. A pair, --rdma strict.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 [ -n "$STRICT" ] || cannot_run "this test needs the strict device"
 . ./strict-device.sh
@@ -58,6 +59,31 @@ least() { printf '%s\n' "$@" | sort -n | head -n 1; }
 # A payload of 1 MiB at any offset is 257 pages, and the client wants to cover them with one region.
 registers_what_it_can() { limit region-pages && [ "$asked" = "$(least "$has" 257)" ]; }
 
+# one_mib COMMAND...: the command, with a mount of a server that takes 1 MiB, as one with little memory does not by itself: a READ of 1 MiB
+# is one call.
+one_mib() {
+	local status=0
+	on_server "cat /proc/fs/nfsd/max_block_size >/run/max_block_size; $scripts/vm/nfs-server stop
+		echo 1048576 >/proc/fs/nfsd/max_block_size; $scripts/vm/nfs-server start; grep -x 1048576 /proc/fs/nfsd/max_block_size" || return
+	mount_nfs 3 && "$@" || status=1
+	umount "$mnt" || status=1
+	on_server "$scripts/vm/nfs-server stop; cat /run/max_block_size >/proc/fs/nfsd/max_block_size; $scripts/vm/nfs-server start"
+	return $status
+}
+
+# Direct I/O, to memory that begins with a page: 256 pages. Each region but the last one has as many as the device registers.
+has_full_regions() {
+	local regions want pages
+	limit region-pages
+	pages=$asked want=$(((256 + asked - 1) / asked))
+	random_file "$mnt/region" 1048576 && drop_file "$mnt/region" && record_events here xprtrdma_mr_fastreg || return
+	dd if="$mnt/region" of=/dev/null bs=1M count=1 iflag=direct status=none && end_events here || return
+	grep ' xprtrdma_mr_fastreg: ' /tmp/events
+	regions=$(grep -c ' xprtrdma_mr_fastreg: ' /tmp/events)
+	echo "$regions regions of up to $pages pages, $want wanted"
+	[ "$regions" = "$want" ]
+}
+
 # The server reads, and keeps to what the client's device answers and its own sends.
 reads_what_it_can() {
 	local answers here
@@ -85,13 +111,14 @@ efa | mthca)
 	check "the server refuses its own, with the reason" server_refuses
 	;;
 *)
-	plan 8
+	plan 9
 	check "128 calls at a time have their regions" has_all_credits
 	check "16384 calls at a time are as many as the device has room for" has_most_credits
 	mount_nfs 4.2 || exit
 	check "a region has as many pages as the device registers" registers_what_it_can
 	check "as many RDMA Reads as both devices have" reads_what_it_can
 	umount "$mnt"
+	check "a READ of 1 MiB has as few regions as that allows" one_mib has_full_regions
 	check "connections use each completion vector that the machine has a CPU for" spreads_completions
 	check "no inline data" asks_for_none_of inline-bytes
 	check "no region with gaps" asks_for_none_of gap-regions

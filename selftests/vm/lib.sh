@@ -83,6 +83,12 @@ need_pair() {
 	[ -n "${SERVER_ADDR:-}" ] || cannot_run "this test needs the server of a pair of VMs"
 }
 
+# has_layer DIRECTORY: puts the programs that selftests/suites unpacked there over the roots of both machines.
+has_layer() {
+	local over="mountpoint -q /usr || { [ ! -d $1/etc ] || cp -a $1/etc/. /etc; mount -t overlay -o lowerdir=$1/usr:/usr layer /usr; }"
+	[ -e "$1.from" ] && eval "$over" && on_server "$over"
+}
+
 # cannot_run REASON: ends the test. What cannot run has failed.
 cannot_run() {
 	ktap_print_header

@@ -10,11 +10,7 @@ export RESULTS=/vm/suites
 mkdir -p "$RESULTS"
 
 # need_suites: puts the programs that selftests/suites/layer.sh unpacks over the roots of both machines.
-need_suites() {
-	local layer=/src/build/suites
-	local over="mountpoint -q /usr || { cp -a $layer/etc/. /etc && mount -t overlay -o lowerdir=$layer/usr:/usr suites /usr; }"
-	if [ ! -e $layer.from ] || ! eval "$over" || ! on_server "$over"; then cannot_run "selftests/suites/layer.sh has unpacked the programs"; fi
-}
+need_suites() { has_layer /src/build/suites || cannot_run "selftests/suites/layer.sh has unpacked the programs"; }
 
 judge() { python3 -B $suites/judge.py "$@"; }
 
