@@ -315,7 +315,7 @@ soak() {
 	at_once=2
 	# The runner multiplies the limit of a test by four on such a kernel.
 	settings="SOAK_MINUTES=$minutes TIMEOUT=$((900 + 30 * minutes))"
-	gate "$KERNEL: soak, strict device, $minutes minutes" $((5400 + 150 * minutes)) adapter none 'soak leaks.sh'
+	gate "$KERNEL: soak, strict device, $minutes minutes" $((5400 + 150 * minutes)) adapter narrowest 'soak leaks.sh'
 	gate "$KERNEL: soak, iwarp-tcp, $minutes minutes" $((5400 + 150 * minutes)) iwarp 'soak leaks.sh'
 	all_done
 	settings=
