@@ -21,7 +21,7 @@ rust_kernel: panicked|panicked at'
 # Lines that match the above and report no fault: the last are results of tests in the kernel, whose names may have any word in them.
 # The line about a module that is out of tree or unsigned, which taints the kernel, matches none of the above.
 harmless='WARNING: .*unencrypted
-DMA-API: (preallocated|debugging enabled)
+DMA-API: (preallocated|debugging enabled|enable driver filter)
 Kernel memory leak detector
 : (not )?ok [0-9]+ '
 

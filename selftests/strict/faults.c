@@ -169,11 +169,15 @@ static void run_plan(struct work_struct *work)
 	u32 choice;
 
 	spin_lock_irq(&plan_lock);
+	active = plan.active;
 	fault = plan.next;
 	choice = plan.seed + plan.met;
 	ours = fault.kind == STRICT_FATAL || fault.kind == STRICT_PORT ||
 	       fault.kind == STRICT_REMOVE;
 	spin_unlock_irq(&plan_lock);
+	/* The last one came elsewhere, since this turn was chosen. */
+	if (!active)
+		return;
 
 	connected = strict_connected();
 	ours = ours && happen(&fault, choice);

@@ -53,11 +53,15 @@ io_by_cache() { fio --name=cached --directory="$mnt/cached" --ioengine=psync --r
 	--verify=crc32c --verify_fatal=1 --end_fsync=1 --invalidate=1 --fallocate=none --unlink=1 --randseed=$RANDOM; }
 any_use() { ./fsx.py $second/fsx/file 5; }
 # What it does not find in NFS, stress-ng skips: the status is 3 or 4.
-stressors=(hdd iomix dentry dir rename link symlink chmod fallocate seek utime filename fstat getdent lockf flock copy-file metamix touch unlink)
+stressors=(hdd iomix dentry dir rename link symlink chmod fallocate seek utime filename fstat getdent lockf flock metamix touch unlink)
 stress() {
 	local stressor=${stressors[RANDOM % ${#stressors[@]}]} status=0
-	stress-ng --"$stressor" 1 --timeout 4 --temp-path "$mnt/stress" --verify --hdd-bytes 2m --iomix-bytes 2m --copy-file-bytes 2m \
-		--fallocate-bytes 2m --seek-bytes 2m --metamix-bytes 2m || status=$?
+	local size=()
+	case $stressor in
+	hdd | iomix | fallocate | metamix) size=("--$stressor-bytes" 2m) ;;
+	seek) size=(--seek-size 2m) ;;
+	esac
+	stress-ng --"$stressor" 1 "${size[@]}" --timeout 4 --temp-path "$mnt/stress" --verify || status=$?
 	echo "$stressor $status" >>$here/stressors
 	[ $status -eq 0 ] || [ $status -eq 3 ] || [ $status -eq 4 ]
 }
@@ -132,9 +136,10 @@ adapters_fail() {
 	done
 }
 
+# One after the other: who waits for a command on the server is in use here.
 sample() {
-	"$growth" sample >>$here/client 2>>$here/failures
 	on_server "$growth sample" >>$here/server 2>>$here/failures
+	"$growth" sample >>$here/client 2>>$here/failures
 }
 
 # The logs are as long as the run, and a kernel keeps the end only.
