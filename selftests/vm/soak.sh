@@ -123,7 +123,7 @@ links_fail() {
 
 # The same plans as those of adapter-faults.sh, others in each round.
 adapters_fail() {
-	local plan count
+	local plan count passed
 	on_server "$(declare -f has_ended tend); $(declare -p RDMA RDMA_DEVICE)
 		echo $((seed + 2 * round + 1)) $faults >$debug/plan; tend >/tmp/tend 2>&1 3>&- 4>&- &"
 	echo $((seed + 2 * round)) "$faults" >"$debug/plan"
@@ -131,7 +131,8 @@ adapters_fail() {
 	until on_server "$(declare -f has_ended); [ ! -e /tmp/tending ] && has_ended" || [ ! -e $going ]; do sleep 1; done
 	for plan in "$(<"$debug/plan")" "$(on_server cat "$debug/plan")"; do
 		echo "round $round: $plan" >>$here/faults
-		read -r _ _ _ _ _ count _ <<<"$plan"
+		read -r _ _ _ _ _ count _ passed _ <<<"$plan"
+		[ $((count + passed)) = "$faults" ] || echo "round $round: a fault that is none of the plan" >>$here/failures
 		met=$((met + count))
 	done
 }
