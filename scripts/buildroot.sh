@@ -14,12 +14,14 @@ log=$cache/buildroot.log
 . "$top/scripts/base.sh"
 
 make_root() {
-	local tmp=$cache/tmp.root name flavour more status
+	local tmp=$cache/tmp.root name flavour architecture more status install=install.sh
+	architecture=$(architecture_of "${KVER:-}")
+	if [ "$architecture" != amd64 ]; then install="install-cross.sh"; fi
 	stage "build root: base system"
 	make_base "$tmp"
 	stage "build root: kernel, toolchain, VM and NFS tools"
 	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
-		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 || {
+		"scripts/buildroot/$install" /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 || {
 		status=$?
 		failed "could not install the build root's packages" "$status"
 	}
@@ -29,10 +31,31 @@ make_root() {
 	[ -z "$more" ] || ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" env DEBIAN_FRONTEND=noninteractive INITRD=No \
 		apt-get -q install -y --no-install-recommends $more >>"$log" 2>&1 ||
 		failed "could not install what kernels of flavour $flavour need: $more"
-	name=root-$(root_key "$flavour")-$(cat "$tmp/etc/rpcrdma/kver")
+	if [ "$architecture" != amd64 ]; then make_guest "$tmp" "$architecture"; fi
+	name=root-$(root_key "$flavour" "$architecture")-$(cat "$tmp/etc/rpcrdma/kver")
 	# One that was made for a KVER may be what this run chose, too.
 	if [ -d "$cache/$name" ]; then remove "$tmp"; else mv -T "$tmp" "$cache/$name"; fi
 	[ -n "${KVER:-}" ] || ln -sfn "$name" "$(root_choice)"
+}
+
+# make_guest ROOT ARCHITECTURE: what the VMs of a kernel of another architecture have as their root, in ROOT/guest. Packages are only
+# unpacked, so this machine has to run none of their programs.
+make_guest() {
+	local release version include
+	stage "build root: what its VMs have for $2"
+	release=$(cat "$1/etc/rpcrdma/kver")
+	version=$(awk -v package="linux-headers-$release" '$1 == package { print $2 }' "$1/etc/rpcrdma/toolchain")
+	include=$(grep -v '^#' "$recipe/packages-guest" | xargs | tr ' ' ,)
+	apt-config dump Acquire | grep -v ^Acquire::IndexTargets >"$1.apt.conf"
+	# shellcheck disable=SC2016 # mmdebstrap runs the hook
+	in_namespace mmdebstrap --mode=root --variant=extract --architectures="$2" --aptopt="$1.apt.conf" \
+		--aptopt='APT::Install-Recommends "false"' \
+		--setup-hook='sed -n "s/ trixie main/ trixie-backports main/p" "$1/etc/apt/sources.list" >"$1/etc/apt/sources.list.d/backports.list"' \
+		--include='?essential' --include="linux-base/trixie-backports,linux-image-$release=$version,$include" \
+		trixie "$1/guest" ${MIRROR:+"$MIRROR"} >>"$log" 2>&1 || failed "could not unpack the packages for $2"
+	rm "$1.apt.conf"
+	ROOT_DIR=$1 KERNEL_DIR=$recipe "$top/scripts/enter" scripts/buildroot/guest.sh >>"$log" 2>&1 ||
+		failed "could not make a root for VMs of the packages for $2"
 }
 
 make_kernel() {

@@ -22,4 +22,8 @@ if grep -q '^CONFIG_CC_IS_CLANG=y' "$config"; then
 else
 	compiler=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$config")
 	echo "CC=$compiler" "CROSS_COMPILE=${compiler%gcc*}"
+	# What the kernel gives to 32-bit processes of arm64 takes a compiler of its own.
+	if grep -q '^CONFIG_COMPAT_VDSO=y' "$config" && grep -q '^CONFIG_ARM64=y' "$config"; then
+		echo "CROSS_COMPILE_COMPAT=arm-linux-gnueabihf-" "CC_COMPAT=arm-linux-gnueabihf-gcc${compiler##*gcc}"
+	fi
 fi

@@ -33,6 +33,7 @@ release=$(cat "$kdir/include/config/kernel.release")
 # A kernel of one's own may be named in any way.
 flavour=$(flavour_of "$release")
 if grep -q '^CONFIG_PREEMPT_RT=y' "$kdir/.config"; then flavour=rt; fi
+if grep -q '^CONFIG_ARM64_16K_PAGES=y' "$kdir/.config"; then flavour=16k; fi
 tried "$release" "$flavour" "$(configured_for "$kdir/.config")" || untried "$release" >&2
 
 "$here/objects.sh" "$here/.." "$kdir $release"

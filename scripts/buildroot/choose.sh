@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # choose.sh [KVER]: prints the kernel to build for, as its release and its Debian version. KVER is a release, or what releases begin
-# with (7.3, 7.3-cloud): the newest of them. Without it, the newest of the first series in the list that can be had.
+# with (7.3, 7.3-cloud, 7.3-arm64): the newest of them. Without it, the newest of the first series in the list that can be had.
 #
 # Runs in the build root before anything is installed there, and refuses a kernel that cannot be built for, because what
 # follows takes minutes. What it prints is no part of the root's digest: a root has its kernel's release in its name.
@@ -19,11 +19,16 @@ gone=77
 die() { printf 'error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '       %s\n' "$@" >&2; exit "${status:-1}"; }
 
 flavour=$(flavour_of "$wanted")
-suffix=$(flavour_suffix "$flavour")
-# One suite and one architecture is what a build root is of now.
+architecture=$(architecture_of "$wanted")
+suffix=$(release_suffix "$flavour" "$architecture")
+# apt calls packages of another architecture than its own so.
+if [ "$architecture" = amd64 ]; then of=; else of=:$architecture; fi
+# One suite is what a build root is of now.
 suite=$(listed | awk 'NR == 1 { print $2 }') mark=deb13
+# A kernel of the list that may be taken instead: of this flavour and architecture, if there is one.
+listed_one=$({ listed "$flavour" "$architecture"; listed; } | awk 'NR == 1 { print $1 }')
 
-# What a KVER says beside numbers, flavour and architecture of amd64 is refused.
+# What a KVER says beside numbers, flavour and architecture is refused.
 check_wanted() {
 	local rest
 	rest=$(bare "$wanted")
@@ -36,21 +41,21 @@ check_wanted() {
 	case $rest in
 	"+$mark") ;;
 	+deb*-*) die "kernel $wanted is of flavour or architecture ${rest#*-}, which this build root does not have" \
-		"It has $(listed | awk '{ print $3 }' | sort -u | paste -sd' ') for amd64: KVER=${wanted%"-${rest#*-}"}-amd64" ;;
+		"In the list are: $(listed | awk '{ print "KVER=" $1 }' | paste -sd' ')" ;;
 	+deb*) die "kernel $wanted is not of $suite, whose releases have +$mark in their names" \
-		"A module for another suite takes that suite's compiler. KVER=$(listed "$flavour" | awk 'NR == 1 { print $1 }') takes a kernel of this one." ;;
+		"A module for another suite takes that suite's compiler. KVER=$listed_one takes a kernel of this one." ;;
 	*) die "KVER=$wanted is no release of Debian's, nor what one begins with" \
 		"In the list are: $(listed | awk '{ print "KVER=" $1 }' | paste -sd' ')" ;;
 	esac
 }
 
-# Every kernel of this flavour whose image, headers and source are to be had in the same version, the newest first: release, version.
+# Every kernel of this flavour and architecture whose image, headers and source are to be had in the same version, the newest first: release, version.
 whole_kernels() {
 	local release version package
-	apt-cache search --names-only "^linux-image-[0-9.]+\\+$mark$suffix-amd64\$" | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
+	apt-cache search --names-only "^linux-image-[0-9.]+\\+$mark$suffix\$" | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
 	while read -r release; do
-		version=$(apt-cache show --no-all-versions "linux-image-$release" | sed -n 's/^Version: //p')
-		for package in "linux-headers-$release" "linux-source-$(series_of "$release")"; do
+		version=$(apt-cache show --no-all-versions "linux-image-$release$of" | sed -n 's/^Version: //p')
+		for package in "linux-headers-$release$of" "linux-source-$(series_of "$release")"; do
 			apt-cache madison "$package" | awk -F' *[|] *' '{ print $2 }' | grep -qxF "$version" || continue 2
 		done
 		printf '%s %s\n' "$release" "$version"
@@ -81,7 +86,7 @@ choose() {
 configuration() {
 	local download
 	download=$(mktemp -d)
-	(cd "$download" && apt-get -q download "linux-headers-$1=$2" >&2 && dpkg-deb --fsys-tarfile ./*.deb) |
+	(cd "$download" && apt-get -q download "linux-headers-$1$of=$2" >&2 && dpkg-deb --fsys-tarfile ./*.deb) |
 		tar -xO "./usr/src/linux-headers-$1/.config"
 	rm -r "$download"
 }
@@ -102,7 +107,6 @@ if [ -z "${release:-}" ]; then
 fi
 
 config=$(configuration "$release" "$version") || die "the headers of kernel $release could not be had"
-listed_one=$(listed "$flavour" | awk 'NR == 1 { print $1 }')
 grep -q '^CONFIG_RUST=y' <<<"$config" ||
 	die "kernel $release was built without Rust (CONFIG_RUST), as kernels before Debian's 7.2 were" \
 		"Take a kernel of $suite: KVER=$listed_one, or without KVER the newest that was tried."
@@ -111,5 +115,5 @@ for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
 		"Take another one, as KVER=$listed_one."
 done
 not_older "$release" ||
-	die "kernel $release is too old: the oldest that this module is for is $oldest" "KVER=$oldest$suffix takes that."
+	die "kernel $release is too old: the oldest that this module is for is $oldest" "KVER=$oldest$(kver_suffix "$flavour" "$architecture") takes that."
 printf '%s %s\n' "$release" "$version"

@@ -23,7 +23,7 @@ if grep -qsxF "$KVER" "$FAKES/gone"; then echo "error: no kernel $KVER"; exit 77
 if grep -qsxF "$KVER" "$FAKES/broken"; then echo 'error: no space'; exit 1; fi
 root=$(root_dir)
 [ -n "$root" ] || {
-	flavour=$(flavour_of "$KVER") release=$(bare "$KVER").4+deb13$(flavour_suffix "$(flavour_of "$KVER")")-amd64
+	flavour=$(flavour_of "$KVER") release=$(bare "$KVER").4+deb13$(release_suffix "$(flavour_of "$KVER")" amd64)
 	root=$cache/root-$(root_key "$flavour")-$release
 	mkdir -p "$root/etc/rpcrdma"
 	echo "$release" >"$root/etc/rpcrdma/kver"

@@ -111,6 +111,10 @@ headers 7.3.9
 echo CONFIG_PREEMPT_RT=y >>"$work/kernel/.config"
 native
 claim 'a kernel with PREEMPT_RT is of that flavour, whatever its name' accepted
+headers 7.3.9
+echo CONFIG_ARM64_16K_PAGES=y >>"$work/kernel/.config"
+native
+claim 'one with pages of 16 KiB is of that flavour' warned 7.3.9
 headers 7.2.9
 echo CONFIG_PREEMPT_RT=y >>"$work/kernel/.config"
 native
@@ -172,7 +176,9 @@ built_with X86_64=y CC_IS_GCC=y 'CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debia
 claim 'a kernel is built by its own gcc' chosen 'ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 CROSS_COMPILE=x86_64-linux-gnu-'
 built_with ARM64=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"'
 claim 'one for arm64 by that for arm64' chosen 'ARCH=arm64 CC=aarch64-linux-gnu-gcc-14 CROSS_COMPILE=aarch64-linux-gnu-'
-built_with X86_64=y CC_IS_GCC=y 'CC_VERSION_TEXT="gcc (Debian 14.2.0-19) 14.2.0"'
+built_with ARM64=y COMPAT_VDSO=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"'
+claim 'and what it has for 32-bit processes by another one' says 'CROSS_COMPILE_COMPAT=arm-linux-gnueabihf- CC_COMPAT=arm-linux-gnueabihf-gcc-14'
+built_with X86_64=y COMPAT_VDSO=y CC_IS_GCC=y 'CC_VERSION_TEXT="gcc (Debian 14.2.0-19) 14.2.0"'
 claim 'a gcc without a prefix has tools without one' chosen 'ARCH=x86_64 CC=gcc CROSS_COMPILE='
 built_with ARM64=y CC_IS_CLANG=y 'CC_VERSION_TEXT="Debian clang version 19.1.7"'
 claim 'a kernel that clang built is built by LLVM' chosen 'ARCH=arm64 LLVM=1'
@@ -197,7 +203,7 @@ claim 'and so does the module' [ ! -e "$tree/rpcrdma.ko" ]
 fake apt-cache <<'END'
 #!/bin/bash
 case $1 in
-search) sed 's/ .*//' "$FAKES/mirror" | grep -E "$3" | sed 's/$/ - Linux for 64-bit PCs/' ;;
+search) sed 's/[: ].*//' "$FAKES/mirror" | grep -E "$3" | sed 's/$/ - Linux for 64-bit PCs/' ;;
 show) sed -n "s/^$3 /Version: /p" "$FAKES/mirror" ;;
 madison) awk -v p="$2" '$1 == p { print $1 " | " $2 " | mirror" }' "$FAKES/mirror" ;;
 esac
@@ -205,6 +211,7 @@ END
 fake apt-get <<'END'
 #!/bin/bash
 package=${3%=*} root=$(mktemp -d)
+package=${package%:*}
 release=${package#linux-headers-}
 mkdir -p "$root/DEBIAN" "$root/usr/src/$package"
 printf 'Package: p\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n' >"$root/DEBIAN/control"
@@ -219,10 +226,11 @@ END
 
 # mirror RELEASE...: has these whole.
 mirror() {
-	local release
+	local release of
 	: >"$work/mirror"
 	for release; do
-		printf '%s %s\n' "linux-image-$release" "${release%%+*}-1" "linux-headers-$release" "${release%%+*}-1" \
+		case $release in *-arm64*) of=:arm64 ;; *) of= ;; esac
+		printf '%s %s\n' "linux-image-$release$of" "${release%%+*}-1" "linux-headers-$release$of" "${release%%+*}-1" \
 			"linux-source-$(cut -d. -f1,2 <<<"$release")" "${release%%+*}-1"
 	done >>"$work/mirror"
 }
@@ -280,10 +288,10 @@ choose 6.12-cloud
 claim 'a flavour without Rust: refused, and is told of one that has it' not_gone 'built without Rust' KVER=7.3-cloud
 choose 7.3.1-rt
 claim 'a flavour without RDMA: refused' not_gone 'built without CONFIG_INFINIBAND' KVER=7.3-rt
-choose 7.3.4+deb13-arm64
-claim 'another architecture: refused' not_gone 'architecture arm64' KVER=7.3.4+deb13-amd64
-choose 7.3.4+deb13-cloud-arm64
-claim 'a flavour of another architecture: refused' not_gone cloud-arm64 KVER=7.3.4+deb13-amd64
+choose 7.3.4+deb13-riscv64
+claim 'an architecture that is not in the table: refused' not_gone 'architecture riscv64' KVER=7.3-cloud
+choose 7.3.4+deb13-cloud-riscv64
+claim 'a flavour of such an architecture: refused' not_gone cloud-riscv64 KVER=7.3-cloud
 choose 7.3.4+deb14-cloud-amd64
 claim 'another suite: refused' not_gone 'not of trixie-backports' KVER=7.3-cloud
 choose 7.3-azure
@@ -294,6 +302,21 @@ claim 'a flavour that is older than the list: refused' not_gone 'kernel 7.1.9+de
 mirror 6.12.57+deb13{,-cloud}-amd64
 choose 7.3-cloud
 claim 'where the mirror lacks the suite, no kernel is called gone' not_gone 'no kernel 7.3-cloud' KVER=6.12.57+deb13-cloud-amd64
+
+# Architectures: what is of another one than the build root's has that behind its name for apt.
+mirror 7.3.4+deb13{,-cloud}-amd64 7.3.{3,4}+deb13{-arm64,-arm64-16k,-cloud-arm64} 7.3.5+deb13-arm64
+choose 7.3-arm64
+claim 'a series and an architecture name the newest kernel of both' chosen '7.3.5+deb13-arm64 7.3.5-1'
+choose 7.3.4-arm64-16k
+claim 'a flavour that stands behind the architecture' chosen '7.3.4+deb13-arm64-16k 7.3.4-1'
+choose 7.3-cloud-arm64
+claim 'a flavour that stands before it' chosen '7.3.4+deb13-cloud-arm64 7.3.4-1'
+choose 7.3.3+deb13-arm64-16k
+claim 'a release of another architecture names itself' chosen '7.3.3+deb13-arm64-16k 7.3.3-1'
+choose 7.3
+claim 'without an architecture it is amd64' chosen '7.3.4+deb13-amd64 7.3.4-1'
+choose 7.3-rt-arm64
+claim 'a flavour that this architecture lacks there: not to be had' refused 'no kernel 7.3-rt-arm64' ''
 
 # root KVER: what scripts take for the build root, without its digest.
 root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-}\"" && said=${said#"$key-"}; }
@@ -328,6 +351,14 @@ cloud_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key cloud")
 mkdir -p "$work/cache/rpcrdma/root-$cloud_key-7.3.4+deb13-cloud-amd64"
 root 7.3.4+deb13-cloud-amd64
 claim 'with them it is one' chosen "$cloud_key-7.3.4+deb13-cloud-amd64"
+root 7.3-arm64
+claim 'a root for one architecture is not that for another' chosen ''
+arm_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key generic arm64")
+mkdir -p "$work/cache/rpcrdma/root-$arm_key-7.3.9+deb13-arm64" "$work/cache/rpcrdma/root-$arm_key-7.3.4+deb13-arm64-16k"
+root 7.3-arm64
+claim 'a root is found by its series and architecture' chosen "$arm_key-7.3.9+deb13-arm64"
+root 7.3-arm64-16k
+claim 'and by a flavour of that' chosen "$arm_key-7.3.4+deb13-arm64-16k"
 
 # made KVER: as if a root and its kernel's metadata were there; then buildroot.sh, which has nothing left to make.
 made() {
