@@ -56,8 +56,8 @@ limit_there() {
 }
 least() { printf '%s\n' "$@" | sort -n | head -n 1; }
 
-# A payload of 1 MiB at any offset is 257 pages, and the client wants to cover them with one region.
-registers_what_it_can() { limit region-pages && [ "$asked" = "$(least "$has" 257)" ]; }
+# A payload of 1 MiB at any offset is 257 pages of 4 KiB, or 65 of 16 KiB, and the client wants to cover them with one region.
+registers_what_it_can() { limit region-pages && [ "$asked" = "$(least "$has" $((1048576 / $(getconf PAGESIZE) + 1)))" ]; }
 
 # one_mib COMMAND...: the command, with a mount of a server that takes 1 MiB, as one with little memory does not by itself: a READ of 1 MiB
 # is one call.

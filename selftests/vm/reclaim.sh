@@ -28,16 +28,17 @@ counted() { awk -v pattern="^($1)\$" '$1 ~ pattern { sum += $2 } END { print sum
 # writes VERSION [OPTION...]: more than the memory, and reads it back. Who allocated memory had to look for some itself, and so had to wait
 # for the server, or meet pages that do.
 writes() {
-	local begun=$SECONDS stalls pages status
+	local begun=$SECONDS stalls pages written status
 	stalls=$(counted 'allocstall_.*') pages=$(counted nr_written)
 	mount_nfs "$1" || return
 	verified_io "${load[@]}" "${@:2}"
 	status=$?
 	umount "$mnt" || return
 	stalls=$(($(counted 'allocstall_.*') - stalls)) pages=$(($(counted nr_written) - pages))
-	echo "# $((pages / 256)) MiB written in $((SECONDS - begun)) s, with $stalls stalls of allocations" >/vm/reclaim
+	written=$((pages * $(getconf PAGESIZE) / 1048576))
+	echo "# $written MiB written in $((SECONDS - begun)) s, with $stalls stalls of allocations" >/vm/reclaim
 	cat /vm/reclaim
-	[ $((pages / 256)) -gt "$total" ] && [ "$stalls" -gt 0 ] && return $status
+	[ "$written" -gt "$total" ] && [ "$stalls" -gt 0 ] && return $status
 }
 
 # The same while another program needs memory, again and again.
