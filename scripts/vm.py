@@ -10,7 +10,6 @@ report of a fault, or the machine had to be killed.
 
 import argparse
 import fcntl
-import platform
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from machines import CACHE, DIED, KERNEL, SRC, added, complain, qemu, uml
+from machines import CACHE, DIED, KERNEL, PEER_KERNEL, SRC, added, complain, qemu, uml
 
 RUNS = SRC / "build/vm"
 RDMA = ("rxe", "strict", "siw", "iwarp-tcp", "iwarp-sctp")
@@ -103,7 +102,8 @@ def main():
     parser.add_argument("--peer-rdma", choices=RDMA, help="the RDMA device of a pair's server, if it is another one")
     parser.add_argument("--dma", choices=tuple(qemu.DMA), default="", help="what of the machine maps memory for a strict device: QEMU only")
     parser.add_argument("--built", type=Path, default=SRC if KERNEL.stock else SRC / "build" / KERNEL.name, help="where our modules are")
-    parser.add_argument("--root", default="/mnt", help="the root directory of the VMs; its kernel modules are those of the build root")
+    parser.add_argument("--peer-built", type=Path, help="where those of a pair's server are, if its kernel is another one")
+    parser.add_argument("--root", type=Path, help="the root directory of the VMs, if it is another one; its kernel modules are those of the build root")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if KERNEL.checks and not KERNEL.uml else "2G")
     parser.add_argument("--peer-memory", help="of a pair's server, if it has another amount")
@@ -117,27 +117,32 @@ def main():
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")
     options = parser.parse_args()
-    if KERNEL.architecture.machine != platform.machine():
-        sys.exit(f"vm: kernel {KERNEL.release} is for {KERNEL.architecture.name}, and the programs of the build root are for {platform.machine()}")
     options.interactive = not options.command
     options.peer_rdma = options.peer_rdma or options.rdma
     options.peer_memory = options.peer_memory or options.memory
-    single_vm, two = [(options.module, options.rdma)], [(options.client, options.rdma), (options.server, options.peer_rdma)]
-    for module, rdma in single_vm if options.kind == "single" else two:
-        for file in added(options, module, rdma):
+    options.peer_built = options.peer_built or (options.built if PEER_KERNEL is KERNEL else SRC / "build" / f"kernel-{PEER_KERNEL.release}")
+    needed = [(KERNEL, options.built, options.module if options.kind == "single" else options.client, options.rdma)]
+    if options.kind == "pair":
+        needed += [(PEER_KERNEL, options.peer_built, options.server, options.peer_rdma)]
+    for kernel, built, module, rdma in needed:
+        if not kernel.uml and not options.qemu and not shutil.which(kernel.architecture.qemu):
+            sys.exit(f"vm: the build root has no {kernel.architecture.qemu}; that of a kernel for {kernel.architecture.name} has the others, too")
+        for file in added(kernel, built, module, rdma):
             if not file.exists():
                 builder = {"siw.ko": "selftests/iwarp/siw.sh", "rdma_rxe.ko": "selftests/strict/strict.sh"}.get(file.name, "`make module`")
                 sys.exit(f"vm: {file} is not there; {builder} builds it")
 
-    if options.kind == "pair" and "rxe" in (options.rdma, options.peer_rdma) and not KERNEL.has("RDMA_RXE"):
-        sys.exit(f"vm: kernel {KERNEL.release} has no rxe; iwarp-tcp and iwarp-sctp are devices for each kernel")
+        if options.kind == "pair" and rdma == "rxe" and not kernel.has("RDMA_RXE"):
+            sys.exit(f"vm: kernel {kernel.release} has no rxe; iwarp-tcp and iwarp-sctp are devices for each kernel")
+    if PEER_KERNEL is not KERNEL and (KERNEL.uml or PEER_KERNEL.uml):
+        sys.exit("vm: a pair of two kernels is one of QEMU")
     if options.systemd and (KERNEL.uml or options.kind == "pair" or options.interactive):
         sys.exit("vm: --systemd is for a command in one VM of QEMU")
     if options.cpu_time and not KERNEL.uml:
         sys.exit("vm: --cpu-time is for KERNEL=uml")
 
-    if options.dma and (KERNEL.uml or options.rdma != "strict"):
-        sys.exit("vm: --dma is for --rdma strict, in VMs of QEMU")
+    if options.dma and (KERNEL.uml or KERNEL.foreign or options.rdma != "strict"):
+        sys.exit("vm: --dma is for --rdma strict, in VMs of QEMU for x86-64")
 
     turn = take_turn(options)
     run, vms = boot(options)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """What vm.py boots: a machine of QEMU (qemu.py), or of User-Mode Linux (uml.py).
 
-Either has the build root as its root, read-only, under a layer with the modules under test and a tmpfs that takes what the guest
+Either has the build root as its root, or what that has for its VMs if their architecture is another one, read-only, under a layer with the modules under test and a tmpfs that takes what the guest
 writes; each knows its role from the file `config` in a directory that it shares with the host.
 """
 
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 SRC = Path("/src")
 CACHE = Path("/cache/vm")
+PEER = Path("/tmp/peer")
 TIMED_OUT = 124  # As timeout(1) says it.
 DIED = 125
 
@@ -32,6 +34,7 @@ class Architecture(NamedTuple):
     arch: str
     qemu: str
     board: str
+    cpu: str
     console: str
 
 
@@ -43,19 +46,23 @@ def architecture(config):
 
 
 class Kernel:
-    """The kernel in /kernel: the stock one, or one that scripts/testkernel/build.sh made."""
+    """The kernel in `directory`, of the build root `root`: the stock one, or one that scripts/testkernel/build.sh made."""
 
-    def __init__(self):
+    def __init__(self, directory, root):
         # One that was built for the tests brings its image and its modules; those of the stock kernel are installed in the root.
-        built = Path("/kernel/install").is_dir()
-        self.release = Path("/kernel/build/include/config/kernel.release").read_text().strip()
-        self.config = set(Path("/kernel/build/.config").read_text().splitlines())
+        built = (directory / "install").is_dir()
+        self.directory = directory
+        self.release = (directory / "build/include/config/kernel.release").read_text().strip()
+        self.config = set((directory / "build/.config").read_text().splitlines())
         self.architecture = architecture(self.config)
         self.name = self.release.partition("-")[2] if built else ""  # As KERNEL= has it; the stock kernel has none.
         self.stock = not built
         self.checks = self.name.endswith("debug")  # It looks for faults, and is slow.
         self.uml = self.name.startswith("uml")
-        self.prefix = Path("/kernel/install" if built else "/")
+        # Programs of another architecture have a root of their own.
+        self.foreign = self.architecture.machine != platform.machine()
+        self.root = root / "guest" if self.foreign else root
+        self.prefix = directory / "install" if built else self.root
         self.modules = self.prefix / "lib/modules" / self.release
         self.in_guest = Path("usr/lib/modules") / self.release
         self.image = self.modules / ("linux" if self.uml else "vmlinuz")
@@ -65,7 +72,10 @@ class Kernel:
         return bool({f"CONFIG_{option}=y", f"CONFIG_{option}=m"} & self.config)
 
 
-KERNEL = Kernel()
+# /mnt is the build root without what scripts/enter mounts in it.
+KERNEL = Kernel(Path("/kernel"), Path("/mnt"))
+# That of a pair's server, if it is another one (PEER_KVER of scripts/enter).
+PEER_KERNEL = Kernel(PEER / "kernel", PEER / "root") if PEER.exists() else KERNEL
 
 
 def die_with_parent():
@@ -102,10 +112,10 @@ def cached(name, make):
     return path
 
 
-def initramfs(*wanted):
+def initramfs(kernel, *wanted):
     """Makes the initramfs: busybox, init, and the modules that it takes to mount the root."""
     init = (SRC / "scripts/vm/initramfs.sh").read_bytes()
-    lines = output("modprobe", "-d", KERNEL.prefix, "-S", KERNEL.release, "-a", "--show-depends", *wanted, text=True)
+    lines = output("modprobe", "-d", kernel.prefix, "-S", kernel.release, "-a", "--show-depends", *wanted, text=True)
     files = list(dict.fromkeys(line.split()[1] for line in lines.splitlines() if line.startswith("insmod")))
 
     def make(out):
@@ -113,7 +123,7 @@ def initramfs(*wanted):
             tree = Path(tmp)
             for name in ("bin", "proc", "sys", "dev", "modules", "rw", "root", "lower", "layer"):
                 (tree / name).mkdir()
-            shutil.copy("/usr/bin/busybox", tree / "bin/busybox")
+            shutil.copy(kernel.root / "usr/bin/busybox", tree / "bin/busybox")
             (tree / "init").write_bytes(init)
             (tree / "init").chmod(0o755)
             order = []
@@ -127,54 +137,54 @@ def initramfs(*wanted):
                 find = output("find", ".", cwd=tree)
                 subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], input=find, stdout=archive, cwd=tree, check=True)
 
-    return cached(f"initramfs-{digest(init, KERNEL.release, files)}", make) / "initramfs.cpio"
+    return cached(f"initramfs-{digest(init, kernel.release, files)}", make) / "initramfs.cpio"
 
 
-def module_layer(modules):
+def module_layer(kernel, modules):
     """Makes the layer over the root that installs `modules` in updates/, with depmod's index of all modules.
 
     The index depends on a module's name, aliases and undefined symbols only, and on the modules that there are, so an
     edit that changes none of them finds it in the cache.
     """
-    order = (KERNEL.modules / "modules.order").read_text()
-    facts = digest(KERNEL.release, order, *(output(*command, module) for module in modules
+    order = (kernel.modules / "modules.order").read_text()
+    facts = digest(kernel.release, order, *(output(*command, module) for module in modules
                                             for command in (("modinfo",), ("nm", "-u", "--format=posix"))))
 
     def index(out):
         with tempfile.TemporaryDirectory() as tmp:
-            tree = Path(tmp) / KERNEL.in_guest
+            tree = Path(tmp) / kernel.in_guest
             (tree / "updates").mkdir(parents=True)
             (Path(tmp) / "lib").symlink_to("usr/lib")
             for module in modules:
                 shutil.copy(module, tree / "updates")
-            for file in KERNEL.modules.glob("modules.builtin*"):
+            for file in kernel.modules.glob("modules.builtin*"):
                 shutil.copy(file, tree)
-            shutil.copy(KERNEL.modules / "modules.order", tree)
+            shutil.copy(kernel.modules / "modules.order", tree)
             (tree / "kernel").mkdir()
-            subprocess.run(["mount", "--bind", KERNEL.modules / "kernel", tree / "kernel"], check=True)
+            subprocess.run(["mount", "--bind", kernel.modules / "kernel", tree / "kernel"], check=True)
             try:
-                (out / KERNEL.in_guest).mkdir(parents=True)
+                (out / kernel.in_guest).mkdir(parents=True)
                 # Where depmod writes; a real directory in the layer would hide the root's /lib.
                 (out / "lib").symlink_to("usr/lib")
-                subprocess.run(["depmod", "-b", tmp, "-o", out, KERNEL.release], check=True)
+                subprocess.run(["depmod", "-b", tmp, "-o", out, kernel.release], check=True)
             finally:
                 subprocess.run(["umount", tree / "kernel"], check=True)
 
     return cached(f"depmod-{facts}", index)
 
 
-def added(options, module, rdma):
+def added(kernel, built, module, rdma):
     """Returns the modules that a machine has besides the kernel's. Where the in-tree module is under test, our second one is there if
     it was built; siw is there for the stock kernel, which lacks it, if a machine of the run needs it or it was built. The strict device
     is an rxe, and takes its place."""
     if module == "installed":
         return []
-    iwarp = options.built / "iwarp.ko"
-    wanted = [options.built / "rpcrdma.ko"] if module == "rust" else []
+    iwarp = built / "iwarp.ko"
+    wanted = [built / "rpcrdma.ko"] if module == "rust" else []
     wanted += [iwarp] if module == "rust" or rdma.startswith("iwarp-") or iwarp.exists() else []
     siw = SRC / "build/siw/siw.ko"
-    wanted += [siw] if KERNEL.stock and (rdma == "siw" or siw.exists()) else []
-    wanted += [SRC / "build" / "-".join(filter(None, (KERNEL.name, "strict"))) / "rdma_rxe.ko"] if rdma == "strict" else []
+    wanted += [siw] if kernel.stock and (rdma == "siw" or siw.exists()) else []
+    wanted += [SRC / "build" / "-".join(filter(None, (kernel.name, "strict"))) / "rdma_rxe.ko"] if rdma == "strict" else []
     return wanted
 
 
@@ -197,6 +207,8 @@ class Machine:
 
     def __init__(self, role, run, options, module, rdma, command=""):
         self.role = role
+        self.kernel, built = (PEER_KERNEL, options.peer_built) if role == "server" else (KERNEL, options.built)
+        self.root = options.root or self.kernel.root
         self.dir = run / role
         self.dir.mkdir(parents=True)
         self.interactive = options.interactive and role != "server"
@@ -207,17 +219,18 @@ class Machine:
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
                   "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": link.get(rdma, rdma),
                   "PEER_RDMA": link.get(options.peer_rdma, options.peer_rdma), "STRICT": "yes" if rdma == "strict" else "",
-                  "DMA": options.dma, "KERNEL": KERNEL.name}
+                  "DMA": options.dma, "KERNEL": self.kernel.name}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
         if role != "single":
             (self.dir / "pair").mkdir()
         self.layer = self.dir / "layer"
         self.layer.mkdir()
-        if not KERNEL.stock:
-            shutil.copytree(KERNEL.modules, self.layer / KERNEL.in_guest, ignore=shutil.ignore_patterns("build", KERNEL.image.name))
-        if modules := added(options, module, rdma):
-            shutil.copytree(module_layer(modules), self.layer, symlinks=True, dirs_exist_ok=True)
-            updates = self.layer / KERNEL.in_guest / "updates"
+        if not self.kernel.stock:
+            shutil.copytree(self.kernel.modules, self.layer / self.kernel.in_guest,
+                            ignore=shutil.ignore_patterns("build", self.kernel.image.name))
+        if modules := added(self.kernel, built, module, rdma):
+            shutil.copytree(module_layer(self.kernel, modules), self.layer, symlinks=True, dirs_exist_ok=True)
+            updates = self.layer / self.kernel.in_guest / "updates"
             updates.mkdir()
             for file in modules:
                 shutil.copy(file, updates)

@@ -9,12 +9,12 @@ from pathlib import Path
 from . import CACHE, KERNEL, SRC, Machine, digest, initramfs
 from .shares import shares
 
-ARCHITECTURE = KERNEL.architecture
+# What is emulated has the processor that the table of architectures names.
 ACCELERATION = {
     "kvm": ["-accel", "kvm", "-cpu", "host"],
-    "tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"],
+    "tcg": ["-accel", "tcg,thread=multi"],
     # A nanosecond of the guest's time for each of its instructions; one virtual CPU only.
-    "count": ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,sleep=off"],
+    "count": ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"],
 }
 # A PCI device that no driver of the kernel is for, and how a strict device learns that memory is to be mapped for it.
 PCI, NAMED = ["-device", "edu,addr=1e"], "rdma_rxe.pci=0000:00:1e.0"
@@ -26,21 +26,22 @@ DMA = {
     # All DMA goes through bounce buffers: 128 MiB, twice the default.
     "bounce": (PCI, f"swiotlb=65536,force {NAMED}"),
 }
-BOOT_SECONDS = 240 * (3 if KERNEL.checks else 1)  # On two idle CPUs a pair takes under 20, or under a minute with the debug kernel.
+BOOT_SECONDS = 240 * (3 if KERNEL.checks or KERNEL.foreign else 1)  # On two idle CPUs a pair takes under 20, or under a minute with the debug kernel.
 # Emulated guests that share the processors run into their time limits.
 ALONE = True
 
 
 def kvm_works():
-    """Says whether a guest really boots under KVM: the device alone is no proof on nested machines."""
+    """Says whether a guest of this machine's architecture really boots under KVM: the device alone is no proof on nested machines."""
     flags = Path("/proc/cpuinfo").read_text()
     if not (" vmx" in flags or " svm" in flags) or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     verdict = CACHE / f"kvm-{digest(Path('/proc/sys/kernel/random/boot_id').read_text())}"
     if not verdict.exists():
         # Without a root the kernel panics, and -no-reboot makes that an orderly exit.
-        command = [ARCHITECTURE.qemu, "-M", ARCHITECTURE.board, "-accel", "kvm", "-cpu", "host", "-m", "512M", "-display", "none",
-                   "-no-reboot", "-serial", "stdio", "-kernel", KERNEL.image, "-append", f"console={ARCHITECTURE.console} panic=-1"]
+        own = KERNEL.architecture
+        command = [own.qemu, "-M", own.board, "-accel", "kvm", "-cpu", "host", "-m", "512M", "-display", "none",
+                   "-no-reboot", "-serial", "stdio", "-kernel", KERNEL.image, "-append", f"console={own.console} panic=-1"]
         try:
             text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30).stdout
         except subprocess.TimeoutExpired:
@@ -66,11 +67,14 @@ class Qemu(Machine):
         super().__init__(role, run, options, module, rdma, command)
         accel = options.accel
         if accel == "auto":
-            accel = "kvm" if kvm_works() else "tcg"
-        append = f"console={ARCHITECTURE.console} loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
-        # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
-        append += " no_timer_check tsc=nowatchdog"
-        if KERNEL.checks:
+            accel = "kvm" if not self.kernel.foreign and kvm_works() else "tcg"
+        own = self.kernel.architecture
+        processor = [] if accel == "kvm" else ["-cpu", own.cpu]
+        append = f"console={own.console} loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
+        if own.name == "amd64":
+            # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
+            append += " no_timer_check tsc=nowatchdog"
+        if self.kernel.checks:
             # An interrupt in the moment when the kernel reads what its CPU can do finds five levels of page tables gone,
             # and with them the place of KASAN's shadow.
             append += " page_poison=1 no5lvl lockdep.lock_stat=0"
@@ -82,17 +86,17 @@ class Qemu(Machine):
             modules += ["virtio_blk", "ext4"]
             # Nobody but QEMU itself is on the other end of its wire.
             wire = [*disk(options.systemd), "-netdev", "user,id=net0,restrict=on,ipv6=off", "-device", "virtio-net-pci,netdev=net0"]
-        self.shares = shares(self.memory)
-        for tag, path in ("root", options.root), ("layer", self.layer), ("src", SRC), ("kernel", "/kernel"):
+        self.shares = shares(self.kernel, self.memory)
+        for tag, path in ("root", self.root), ("layer", self.layer), ("src", SRC), ("kernel", self.kernel.directory):
             self.shares.add(tag, path)
         self.shares.add("run", self.dir, writable=True)
         if role != "single":
             self.shares.add("pair", run / "pair", writable=True)
         self.command = [
-            options.qemu or ARCHITECTURE.qemu, "-M", ARCHITECTURE.board, "-nodefaults", "-display", "none", "-no-reboot",
-            *ACCELERATION[accel], *devices,
+            options.qemu or own.qemu, "-M", own.board, "-nodefaults", "-display", "none", "-no-reboot",
+            *ACCELERATION[accel], *processor, *devices,
             "-smp", str(options.smp), "-m", self.memory,
-            "-kernel", str(KERNEL.image), "-initrd", str(initramfs(*self.shares.modules, *modules)),
+            "-kernel", str(self.kernel.image), "-initrd", str(initramfs(self.kernel, *self.shares.modules, *modules)),
             "-append", f"{append} {options.append}".strip(),
             "-chardev", f"file,id=console,path={self.dir}/console.log", "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",

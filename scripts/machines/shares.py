@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import KERNEL, die_with_parent
+from . import die_with_parent
 
 DAEMON = Path("/usr/libexec/virtiofsd")
 
@@ -78,12 +78,12 @@ class VirtioFs:
             daemon.wait()
 
 
-def shares(memory):
-    """Returns how a guest with this much memory is given directories, which may be neither: then it says so and ends."""
-    if KERNEL.has("NET_9P_VIRTIO"):
+def shares(kernel, memory):
+    """Returns how a guest with this kernel and this much memory is given directories, which may be neither: then it says so and ends."""
+    if kernel.has("NET_9P_VIRTIO"):
         return Plan9(memory)
-    if not KERNEL.has("VIRTIO_FS"):
-        raise SystemExit(f"vm: kernel {KERNEL.release} has neither 9p nor virtiofs, by which a VM gets its files")
+    if not kernel.has("VIRTIO_FS"):
+        raise SystemExit(f"vm: kernel {kernel.release} has neither 9p nor virtiofs, by which a VM gets its files")
     if not os.access(DAEMON, os.X_OK):
-        raise SystemExit(f"vm: kernel {KERNEL.release} has no 9p, and the build root no virtiofsd (scripts/buildroot/packages-cloud)")
+        raise SystemExit(f"vm: kernel {kernel.release} has no 9p, and the build root no virtiofsd (scripts/buildroot/packages-cloud)")
     return VirtioFs(memory)

@@ -11,7 +11,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from . import KERNEL, SRC, Machine, initramfs
+from . import SRC, Machine, initramfs
 
 BOOT_SECONDS = 120  # On two idle CPUs 2, or 9 with KASAN.
 # A machine that waits for a processor only becomes slower; nothing of it is emulated.
@@ -30,10 +30,10 @@ class Uml(Machine):
         self.more = {"start_new_session": not self.interactive, "env": {**os.environ, "TMPDIR": "/tmp"}}
         self.console = os.open(self.dir / "console.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.inherited = [*self.inherited, self.console]
-        shares = {"root": options.root, "layer": self.layer, "src": SRC, "kernel": "/kernel", "run": self.dir, "pair": run / "pair"}
+        shares = {"root": self.root, "layer": self.layer, "src": SRC, "kernel": self.kernel.directory, "run": self.dir, "pair": run / "pair"}
         self.command = [
-            str(KERNEL.image), f"mem={self.memory}", f"ncpus={options.smp}", "seccomp=on",
-            f"initrd={initramfs('overlay')}", "root=/dev/ram0", f"umid={role}", f"uml_dir={tempfile.mkdtemp()}/",
+            str(self.kernel.image), f"mem={self.memory}", f"ncpus={options.smp}", "seccomp=on",
+            f"initrd={initramfs(self.kernel, 'overlay')}", "root=/dev/ram0", f"umid={role}", f"uml_dir={tempfile.mkdtemp()}/",
             "con=null", f"con0=null,fd:{self.console}", f"ssl0={'fd:0,fd:1' if self.interactive else f'null,fd:{self.sink}'}",
             "console=tty0", "loglevel=5", "panic=-1", "oops=panic", "random.trust_cpu=on",
             # A machine whose host is busy, or stops it for a while, is not faulty. Half a minute is what the kernel would give it.
