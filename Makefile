@@ -31,12 +31,14 @@ DMA ?=
 
 # The shell of the guest expands a `$` in RUN.
 override RUN := $(value RUN)
-export KVER RUN MODULE CLIENT SERVER
+export KVER PEER_KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)' $(if $(DMA),--dma $(DMA))
 built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)$(strict)
 # The stock kernel lacks siw.
+# The server of a pair may have another kernel: PEER_KVER=.
+peer = $(if $(PEER_KVER), && scripts/build.sh peer)
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 strict = $(if $(filter strict,$(RDMA) $(PEER_RDMA)), && nice scripts/enter selftests/strict/strict.sh $(if $(KERNEL),$(KERNEL)-)strict)
 
@@ -74,7 +76,7 @@ vm: ## a shell in a VM, or RUN='command'; MODULE=rust|c
 	@$(vm) single --module $(MODULE) $(vm_options) -- "$$RUN"
 
 vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the server exports /export at SERVER_ADDR (NFSv4: /)
-	@$(call built,$(CLIENT),$(SERVER))
+	@$(call built,$(CLIENT),$(SERVER))$(peer)
 	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
 
 ## Test

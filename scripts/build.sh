@@ -1,20 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the modules in it. With KERNEL= those are
-# the modules for that kernel (scripts/testkernel/build.sh), in a directory of build/ that has its name.
+# build.sh buildroot|module|peer [MAKE-ARGUMENT...]: makes sure of the build root, then builds the modules in it. With KERNEL= those are
+# the modules for that kernel (scripts/testkernel/build.sh), in a directory of build/ that has its name. `peer` is for the kernel that
+# PEER_KVER names, which the server of a pair of VMs has: its modules are in build/kernel-RELEASE.
 
 . "$(dirname "$0")/lib.sh"
 
-"$top/scripts/buildroot.sh"
-[ "$1" = module ] || exit 0
+what=$1
 shift
+if [ "$what" = peer ]; then export KVER=${PEER_KVER:?}; fi
+# Nothing here is about a pair.
+unset PEER_KVER
+"$top/scripts/buildroot.sh"
+[ "$what" != buildroot ] || exit 0
 
 mkdir -p "$top/build"
 exec 9>"$top/build/lock"
 flock 9
 log=$top/build/module.log built=$top
-if [ -n "${KERNEL:-}" ]; then
+if [ "$what" = peer ]; then
+	name=kernel-$(cat "$(root_dir)/etc/rpcrdma/kver")
+	built=$top/build/$name make=(scripts/build-copy.sh "$name")
+elif [ -n "${KERNEL:-}" ]; then
 	built=$top/build/$KERNEL make=(scripts/build-copy.sh "$KERNEL")
 else
 	kernel=$(kernel_dir "$(root_dir)")

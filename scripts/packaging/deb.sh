@@ -81,6 +81,9 @@ main_packages() {
 	package "$dir"
 }
 
+for kernel in ${KVER:-}; do
+	[ "$(architecture_of "$kernel")" = amd64 ] || die "KVER=$kernel is for $(architecture_of "$kernel"); packages are made for amd64 only"
+done
 tools=$(scripts/packaging/roots.sh tools)
 rm -rf "$out"
 mkdir -p "$work"
