@@ -156,7 +156,8 @@ a_round() {
 		return
 	fi
 	both "touch $going"
-	on_server "$(declare -f serve_programs); $(declare -p programs going limit); ulimit -l unlimited; serve_programs >/dev/null 2>&1 </dev/null 3>&- 4>&- &"
+	on_server "$(declare -f serve_programs); $(declare -p programs going limit); ulimit -l unlimited
+		serve_programs >/dev/null 2>&1 </dev/null 3>&- 4>&- & echo \$! >/tmp/serving"
 	repeat direct io_directly &
 	repeat cached io_by_cache &
 	repeat fsx any_use &
@@ -164,7 +165,10 @@ a_round() {
 	repeat dbench clients_of_a_server &
 	repeat programs uses_program &
 	if [ -n "$STRICT" ]; then adapters_fail; else links_fail; fi
-	both "rm -f $going; pkill -x 'ib_.*_bw'; true"
+	# One that was just about to begin is not missed.
+	on_server "rm -f $going; while kill -0 \$(</tmp/serving) 2>/dev/null; do pkill -x 'ib_.*_bw'; sleep 0.2; done"
+	rm -f $going
+	pkill -x 'ib_.*_bw'
 	wait
 	if ! rm -rf "${mnt:?}"/* || ! umount $second || ! df "$mnt" || ! nothing_left; then echo "round $round: cannot end" >>$here/failures; fi
 	sample
@@ -202,7 +206,9 @@ nothing_is_held() { umount "$mnt" && timeout 60 rdma link del "$RDMA_DEVICE" && 
 echo "# SEED=$seed SOAK_FAULTS=$faults SOAK_MINUTES=$minutes"
 rm -rf ${here:?}/*
 exec 4>&1
-plan $((6 + ${STRICT:+1}))
+checks=6
+[ -z "$STRICT" ] || checks=7
+plan $checks
 mount_nfs 4.2 || exit
 soak
 check "no data is lost" data_is_whole
