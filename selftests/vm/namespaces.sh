@@ -14,4 +14,12 @@ add_namespace() {
 			ip route add default via 10.0.$2.1; rdma link add rdma-$1 type ${3:-rxe} netdev eth0"
 }
 
+# mode shared|exclusive: whether a namespace sees the RDMA devices of others. It becomes exclusive while there is no other network
+# namespace only, and one that was removed is there for a moment.
+mode() {
+	local tries=300
+	until rdma system set netns "$1" 2>/tmp/mode; do ((--tries)) || { cat /tmp/mode; return 1; }; sleep 0.1; done
+	rdma system show | grep -q "netns $1"
+}
+
 remove_namespace() { ip netns exec "$1" rdma link del "rdma-$1" && ip netns del "$1"; }

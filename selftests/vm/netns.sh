@@ -32,8 +32,6 @@ works() { mount_nfs 3 && verified_io --size=4M && umount "$mnt"; }
 
 both() { mount_nfs 3 && inside one 10.0.1.2 && verified_io --size=4M && umount "$mnt"; }
 
-mode() { rdma system set netns "$1" && rdma system show | grep -q "netns $1"; }
-
 plan 8
 check "a network namespace gets an RDMA device" routed_namespace one 1
 check "a mount in that namespace works, RDMA namespaces are shared" inside one 10.0.1.2

@@ -5,6 +5,7 @@
 # moved between them; and their end, with programs in them. Then nothing is left.
 
 . ./lib.sh
+. ./namespaces.sh
 clear_logs
 
 user=../../build/cargo/release/user
@@ -113,12 +114,6 @@ nameless_end() {
 # The network devices go under the programs.
 unplugged_end() { at_work && ip netns exec one ip link del v0 && gone iw- && killed && ip netns del one && ip netns del two; }
 
-mode() {
-	local tries=300
-	# A namespace that was removed is there for a moment.
-	until rdma system set netns "$1" 2>/tmp/mode; do ((--tries)) || { cat /tmp/mode; return 1; }; sleep 0.1; done
-	rdma system show | grep -q "netns $1"
-}
 # Each container sees its own device only, and nobody outside sees one.
 apart() {
 	! rdma link show | grep iw- && ip netns exec one rdma link show | grep 'link iw-one/1' && ! ip netns exec one rdma link show | grep iw-two
@@ -136,7 +131,7 @@ add() { ip link add u0 type dummy && ip address add 10.10.0.1/24 dev u0 && ip li
 works() { DEVICE=iw9 ADDRESS=10.10.0.1 inside "$1" "$user" run accepting_end_sends_first; }
 # moves COMMAND...: the device goes to another namespace while a process has it, which is told that the device has gone.
 moves() {
-	local process tries=100 status=0
+	local process tries=600 status=0
 	# Another test of this boot may have left one.
 	: >/tmp/device-goes.log
 	DEVICE=iw9 ADDRESS=10.10.0.1 inside outside "$user" device-goes >/tmp/device-goes.log 2>&1 &
