@@ -68,7 +68,8 @@ class Threads:
     """watch.py looks at the server's threads meanwhile."""
 
     def __enter__(self):
-        on_server(f"rm -f /tmp/stop; setsid {WATCH} threads /tmp/stop >/tmp/threads 2>&1 & sleep 1")
+        on_server(f"rm -f /tmp/stop /tmp/stop.ready; setsid {WATCH} threads /tmp/stop >/tmp/threads 2>&1 & "
+                  "for _ in {1..600}; do [ -e /tmp/stop.ready ] && break; sleep 0.1; done; [ -e /tmp/stop.ready ]")
         return self
 
     def __exit__(self, *_):

@@ -51,6 +51,22 @@ class Watch(unittest.TestCase):
         self.assertGreater(found["samples"], 1)
         self.assertGreater(found["longest"], 0)
 
+    def test_it_is_ready_with_its_first_sample(self):
+        ready, sample = Path(f"{self.stop}.ready"), watch.asleep
+        seen = []
+
+        def asleep(*arguments):
+            seen.append(ready.exists())
+            if len(seen) == 2:
+                self.stop.touch()
+            return sample(*arguments)
+
+        watch.asleep = asleep
+        self.addCleanup(setattr, watch, "asleep", sample)
+        self.thread(1, IDLE)
+        watch.threads(self.stop)
+        self.assertEqual(seen, [False, True])
+
     def test_idle_threads_sleep_elsewhere(self):
         self.thread(1, IDLE, state="I (idle)")
         self.assertEqual(self.found()["most"], 0)

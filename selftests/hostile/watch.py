@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Looks at the server of a VM pair, on that server, and prints a JSON object.
 
-`watch.py threads STOP [WHERE]`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is
-asleep there if it sleeps, its stack has a function of the module WHERE (rpcrdma), or the function WHERE, and it has not run while that was
+`watch.py threads STOP [WHERE]`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. After the first
+sample it makes the file STOP.ready.
+
+A thread is asleep there if it sleeps, its stack has a function of the module WHERE (rpcrdma), or the function WHERE, and it has not run while that was
 read. Prints the number of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took,
 and where they were. A thread that makes a connection takes locks and memory of the RDMA stack, which is no wait for a peer: there only a sleep of half a
 second counts. An idle thread is asleep in svc_recv: with that as WHERE, this must find threads. test_watch.py shows the same of files
@@ -84,6 +86,8 @@ def threads(stop, where_to_look="rpcrdma"):
         longest = max([longest] + [now - start for _, start in since.values()])
         count = sum(now - since[thread][1] >= SHORT or not MAKES_CONNECTION.search(inside[0]) for thread, inside in found.items())
         samples, most = samples + 1, max(most, count)
+        if samples == 1:
+            Path(f"{stop}.ready").touch()
         if samples % 50 == 0:
             nfsd = nfsd_threads()
         time.sleep(INTERVAL)
