@@ -23,7 +23,7 @@ use() {
 # until the delegation is returned or its lease has expired. The status is 2 if there was no delegation, or if rxe ended the connection
 # meanwhile: nfsd does not repeat a recall that it could not send.
 recalled() {
-	local before lost held waited
+	local before lost held waited status
 	random_file "$mnt/$1" 5000 && drop_caches || return
 	exec {held}<"$mnt/$1"
 	cat <&"$held" >/dev/null
@@ -34,8 +34,12 @@ recalled() {
 	}
 	before=$(recalls) lost=$(retries_exceeded)
 	use "$mnt/$1" || return
-	waited=$(on_server "printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS") || return
+	waited=$(on_server "grep -q 'type: deleg.*$1\"' /proc/fs/nfsd/clients/*/states || exit 3
+		SECONDS=0; printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS")
+	status=$?
 	exec {held}<&-
+	[ $status -ne 3 ] || { echo "the delegation was returned by then"; return 2; }
+	[ $status -eq 0 ] || return
 	[ "$(retries_exceeded)" = "$lost" ] || { echo "the connection was given up"; return 2; }
 	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
 	# The delegation may be back before the client says that it was recalled.
@@ -76,17 +80,19 @@ five_more() {
 # Only the client can connect. Its next RPC does, and the server then sends its Calls over the new connection.
 recalled_later() { drop_connection && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && any_recalled "$1"; }
 
-# open_together FILE...: for writing, at the same time.
+# open_together FILE...: for writing, at the same time. Prints for how many whole seconds it waited from there on.
 open_together() {
 	python3 -c 'if 1:
-		import sys, threading
-		start = threading.Barrier(len(sys.argv) - 1)
+		import sys, threading, time
+		began = []
+		start = threading.Barrier(len(sys.argv) - 1, lambda: began.append(time.monotonic()))
 		def append(name):
 			start.wait()
 			open(name, "a").close()
 		threads = [threading.Thread(target=append, args=[name]) for name in sys.argv[1:]]
 		for thread in threads: thread.start()
-		for thread in threads: thread.join()' "$@"
+		for thread in threads: thread.join()
+		print(int(time.monotonic() - began[0]))' "$@"
 }
 
 # recalled_together NAME: a process on the server opens eight files at once. A status of 2 has the same reasons as above.
@@ -104,7 +110,7 @@ recalled_together() {
 	echo >"$trace"
 	echo 1 >"$event/enable"
 	tc qdisc add dev eth0 root netem delay 200ms || return
-	waited=$(on_server "$(declare -f open_together); open_together /export/$1.* && echo \$SECONDS")
+	waited=$(on_server "$(declare -f open_together); open_together /export/$1.*")
 	status=$?
 	tc qdisc del dev eth0 root
 	echo 0 >"$event/enable"
