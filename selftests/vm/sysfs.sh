@@ -27,12 +27,21 @@ transports() {
 count() { transports | wc -l; }
 other() { transports | head -n 1; }
 
-# put FILE TEXT: a writer that waits for a busy transport is not woken when that is idle, so it is killed, and a new one tries again.
+# put FILE TEXT: a writer that waits for a busy transport is not woken when that is idle, so it is killed, and a new one tries again. Each
+# has longer than the one before, as a machine may be too slow for the first ones.
 put() {
-	local left=100
-	until timeout --signal=KILL 0.5 sh -c "echo $2 >$1"; do
+	local left=60 tenths=5
+	until timeout --signal=KILL "$((tenths / 10)).$((tenths++ % 10))" sh -c "echo $2 >$1"; do
 		[ -e "$1" ] && ((--left)) || return
 	done 2>/dev/null
+}
+# is_gone TRANSPORT: its directory goes when sunrpc has freed it, which is some time after it was removed.
+is_gone() {
+	local left=60
+	while [ -e "$1" ]; do
+		((--left)) || { echo "it is still there"; return 1; }
+		sleep 0.5
+	done
 }
 
 # I/O goes on over what is left, or over all of them again.
@@ -46,15 +55,16 @@ goes_offline() {
 is_removed() {
 	local gone
 	gone=$(other)
-	put "$gone/xprt_state" offline && put "$gone/xprt_state" remove && sleep 1 && [ ! -e "$gone" ]
+	put "$gone/xprt_state" offline || return
+	# Of a writer that was killed the file may be gone: it waits for the end of the connection.
+	put "$gone/xprt_state" remove
+	is_gone "$gone"
 }
 is_deleted() {
 	local gone
 	gone=$(other)
-	# Of a writer that was killed the file may be gone.
 	put "$gone/del_xprt" 1
-	sleep 1
-	[ ! -e "$gone" ]
+	is_gone "$gone"
 }
 is_added() {
 	local before switch
