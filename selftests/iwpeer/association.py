@@ -130,10 +130,10 @@ class Association:
         payload = b"" if empty else b"x" * 8
         self.segment({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": payload, **fields}, ssn, ordered)
 
-    def listen(self, until=None, seconds=TIMEOUT):
-        """Listens until that was heard, or to the end."""
+    def listen(self, until=None, seconds=TIMEOUT, count=1):
+        """Listens until that was heard so often, or to the end."""
         end = time.monotonic() + seconds
-        while not self.over and (until is None or until not in self.heard):
+        while not self.over and (until is None or self.heard.count(until) < count):
             self.socket.settimeout(max(end - time.monotonic(), 0.01))
             try:
                 octets, ancillary, _, _ = self.socket.recvmsg(65536, 256)

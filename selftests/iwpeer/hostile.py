@@ -194,11 +194,14 @@ def _(address):
         streams = [Stream(address) for _ in range(most + 1)]
         for stream in streams:
             stream.put(stream.request())
+        consumer.asked_until(most, TIMEOUT)
+        # It is not asked once more.
         time.sleep(OPEN_SECONDS)
         before = consumer.asked()
+        if before == 0:
+            return "nobody asked"
         consumer.rejects()
-        time.sleep(OPEN_SECONDS)
-        return f"{before} asked, then {consumer.asked()}, {streams[0].outcome()}"
+        return f"{before} asked, then {consumer.asked_until(before + 1, TIMEOUT)}, {streams[0].outcome()}"
 
 
 # Shows M-10.

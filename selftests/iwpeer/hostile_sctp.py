@@ -24,7 +24,7 @@ from association import ACCEPT, CALL, ENHANCED_INITIATE, FOREIGN, INITIATE, TERM
 from cases import Cases
 from undecided import Undecided
 
-OPEN_SECONDS = 2
+OPEN_SECONDS = 2  # Nothing more comes for so long.
 # A device waits 3 seconds for the end of an association. The debug kernel takes longer to receive what is sent by thousands.
 SLOWER = 10 if os.environ.get("KERNEL", "").endswith("debug") else 1
 UNDECIDED_PORT = 20060
@@ -34,6 +34,12 @@ FAR_CALL = struct.pack(">4I", 0x4E554C4C, 1, 4, 1) + struct.pack(">4IQ", 1, 0, F
 
 CASES = Cases()
 case = CASES.case
+
+
+def only(association, expected, count=1):
+    """All that was heard of an association that is to say that so often, and then nothing more."""
+    association.listen(expected, count=count)
+    return association.outcome(OPEN_SECONDS)
 
 
 # The association (RFC 5043, sections 8 and 11.1).
@@ -55,7 +61,7 @@ def _(address):
 def _(address):
     association = Association(address, streams=4)
     association.control(ENHANCED_INITIATE)
-    return "{} and {}, ".format(*association.streams()) + association.outcome(OPEN_SECONDS)
+    return "{} and {}, ".format(*association.streams()) + only(association, "accept 6")
 
 
 @case("a peer that says nothing is not waited for", "ended")
@@ -70,7 +76,7 @@ def _(address):
 def _(address):
     association = Association(address)
     association.control(INITIATE)
-    return association.outcome(OPEN_SECONDS)
+    return only(association, "accept 2")
 
 
 # Shows S6.4-1.
@@ -78,7 +84,7 @@ def _(address):
 def _(address):
     association = Association(address)
     association.control(ENHANCED_INITIATE)
-    return association.outcome(OPEN_SECONDS)
+    return only(association, "accept 6")
 
 
 # Shows E6581-1, E6581-2.
@@ -190,7 +196,7 @@ def beyond(address, most):
         first = [Association(address) for _ in range(most)]
         for association in first:
             association.control(ENHANCED_INITIATE)
-        time.sleep(OPEN_SECONDS)
+        consumer.asked_until(most, TIMEOUT)
         last = Association(address)
         last.control(ENHANCED_INITIATE)
         found = last.outcome()
@@ -218,7 +224,7 @@ def _(address):
 def _(address):
     association = Association(address).start()
     association.send(CALL)
-    return association.outcome(OPEN_SECONDS)
+    return only(association, "reply")
 
 
 # RFC 8166, section 3.3.1, forbids that. The in-tree client does it when it gives up calls, so the server has Receives for them.
@@ -227,7 +233,7 @@ def _(address):
     association = Association(address).start()
     for turn in range(7):
         association.send(CALL, msn=1 + turn)
-    return association.outcome(OPEN_SECONDS)
+    return only(association, "reply", 7)
 
 
 # Shows S5.2.1-1.
@@ -238,7 +244,7 @@ def _(address):
     association.send(CALL[half:], ssn=2, mo=half)
     time.sleep(0.5)
     association.send(CALL[:half], ssn=1, last=0)
-    return association.outcome(OPEN_SECONDS)
+    return only(association, "reply")
 
 
 # Shows S6-1.
@@ -250,7 +256,7 @@ def _(address):
     if association.heard:
         return association.outcome(0.1)
     association.write(ssn=1, empty=True)
-    return "open, " + association.outcome(OPEN_SECONDS)
+    return "open, " + only(association, "reply")
 
 
 def goes(port):
@@ -576,10 +582,11 @@ def _(address):
 def undecided(address):
     """An association with a listener of this machine, and the listener's address: its consumer has the Initiate and does not decide."""
     address = (Association.towards(address), UNDECIDED_PORT)
-    with Undecided(address, 1):
+    with Undecided(address, 1) as consumer:
         association = Association(address)
         association.control(ENHANCED_INITIATE)
-        time.sleep(OPEN_SECONDS)
+        if consumer.asked_until(1, TIMEOUT) != 1:
+            raise ConnectionError("the consumer was not asked")
         yield association, address
 
 

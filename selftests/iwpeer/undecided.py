@@ -7,6 +7,7 @@ import ctypes
 import os
 import socket
 import struct
+import time
 
 DEVICE = "/dev/infiniband/rdma_cm"
 CREATE_ID, DESTROY_ID, BIND_IP, LISTEN, GET_EVENT = 0, 1, 2, 7, 12
@@ -46,6 +47,13 @@ class Undecided:
             number, event = struct.unpack_from("8xII", answer)
             if event == CONNECT_REQUEST:
                 self.requests.append(number)
+
+    def asked_until(self, count, seconds):
+        """Waits until it was asked so often, for so many seconds at most. Returns how often it was."""
+        end = time.monotonic() + seconds
+        while self.asked() < count and time.monotonic() < end:
+            time.sleep(0.1)
+        return self.asked()
 
     def rejects(self):
         """Rejects the first who asked."""
