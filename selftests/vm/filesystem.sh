@@ -95,13 +95,15 @@ start_lock_daemons() {
 # locked [server] FILE: whether somebody else has it.
 free_here() { python3 "${lock[@]}" "$mnt/$1" try; }
 free_there() { on_server "python3 -c '$lock_text' /export/frozen/$1 try"; }
-lock_text='import fcntl, sys, time
+lock_text='import fcntl, os, sys, time
 file = open(sys.argv[1], "r+")
 try:
     fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if sys.argv[2] == "try" else 0))
 except BlockingIOError:
     sys.exit(1)
-time.sleep(float(sys.argv[3]) if len(sys.argv) > 3 else 0)'
+end = time.monotonic() + (float(sys.argv[3]) if len(sys.argv) > 3 else 0)
+while time.monotonic() < end and not os.path.exists("/tmp/release"):
+    time.sleep(0.1)'
 lock=(-c "$lock_text")
 # hold FILE SECONDS: in the background; sets `holder`.
 hold() {
@@ -120,14 +122,18 @@ locks() {
 # The server holds it; a client that waits gets it when that is over.
 waits_for_lock() {
 	local waiter
-	on_server "python3 -c '$lock_text' /export/frozen/lock wait 4 >/dev/null 2>&1 &"
+	on_server "rm -f /tmp/release; python3 -c '$lock_text' /export/frozen/lock wait 600 >/dev/null 2>&1 &"
 	local left=50
-	until not free_here lock; do sleep 0.1; ((--left)) || return; done
+	until not free_here lock; do
+		sleep 0.1
+		((--left)) || { on_server "touch /tmp/release"; return 1; }
+	done
 	python3 "${lock[@]}" "$mnt/lock" wait &
 	waiter=$!
 	sleep 1
-	kill -0 $waiter || { echo "it did not wait"; return 1; }
-	timeout 60 tail --pid=$waiter -f /dev/null && wait $waiter
+	kill -0 $waiter || { echo "it did not wait"; waiter=; }
+	on_server "touch /tmp/release"
+	[ -n "$waiter" ] && timeout 60 tail --pid=$waiter -f /dev/null && wait $waiter
 }
 outlives_connection() {
 	hold lock 60 && drop_connection && sleep 1 && stat "$mnt/." >/dev/null && not free_there lock

@@ -14,9 +14,13 @@ address=10.0.3.2
 
 in_namespace() { on_server "nsenter -t \$(cat /run/three) -m -n sh -ec '$*'"; }
 
+# The process has entered the namespace when it is `sleep`; the next commands enter those that it is in.
 add() {
 	on_server "cd $PWD; . ./namespaces.sh; add_namespace three 3" && ip route replace 10.0.3.0/24 via "$SERVER_ADDR" &&
-		on_server "ip netns exec three sleep infinity & echo \$! >/run/three"
+		on_server "ip netns exec three sleep infinity & echo \$! >/run/three
+			is_inside() { [ \"\$(cat /proc/\$(cat /run/three)/comm)\" = sleep ]; }
+			for _ in {1..600}; do is_inside && break; sleep 0.1; done
+			is_inside"
 }
 
 # Does what scripts/vm/nfs-server does, for NFSv4 only. The file systems nfsd and rpc_pipefs belong to the namespace that mounts
