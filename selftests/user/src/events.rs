@@ -34,21 +34,28 @@ const QP_REQ_ERR: u32 = 2;
 const QP_ACCESS_ERR: u32 = 3;
 const DEVICE_FATAL: u32 = 8;
 
-/// Returns the events of a context that come until none comes for a while, after the first one. All
-/// are of its queue pair or its completion queue, which have the same tag.
-fn events(end: &End, first: Duration) -> Result<Vec<u32>, String> {
+/// Returns the events of a context: waits for so many, and then until none comes for a while. All are
+/// of its queue pair or its completion queue, which have the same tag.
+fn events(end: &End, expected: usize) -> Result<Vec<u32>, String> {
     let tag = u64::from(end.qp.cq.raw.handle);
     let mut kinds = Vec::new();
-    let mut limit = first;
     let uverbs = &end.qp.context.uverbs;
     let next = |limit| uverbs.async_event(limit);
-    while let Some(event) = next(limit).map_err(|errno| format!("events: errno {errno}"))? {
+    loop {
+        let limit = if kinds.len() < expected {
+            PATIENCE
+        } else {
+            Duration::from_millis(300)
+        };
+        let event = next(limit).map_err(|errno| format!("events: errno {errno}"))?;
+        let Some(event) = event else {
+            break;
+        };
         // A completion queue has no tag of its own.
         if event.kind != CQ_ERR {
             expect(&format!("{event:?} is of {tag}"), event.tag == tag)?;
         }
         kinds.push(event.kind);
-        limit = Duration::from_millis(300);
     }
     kinds.sort_unstable();
     Ok(kinds)
@@ -59,12 +66,7 @@ fn are_told(client: &End, server: &End, expected: [&[u32]; 2]) -> Outcome {
         ("client", client, expected[0]),
         ("server", server, expected[1]),
     ] {
-        let first = if expected.is_empty() {
-            Duration::from_millis(300)
-        } else {
-            PATIENCE
-        };
-        let told = events(end, first)?;
+        let told = events(end, expected.len())?;
         expect(
             &format!("the {name} has the events {expected:?}, and not {told:?}"),
             told == expected,
@@ -110,7 +112,7 @@ fn full_queue_is_told_once(device: &Device) -> Outcome {
         client.qp.post(write).ok();
         std::thread::sleep(Duration::from_millis(2));
     }
-    let told = events(&client, PATIENCE)?;
+    let told = events(&client, 2)?;
     expect(
         &format!("{told:?} are CQ_ERR and QP_FATAL"),
         told == [CQ_ERR, QP_FATAL],

@@ -58,7 +58,7 @@ fn accepting_end_sends_first(device: &Device) -> Outcome {
             let completion = client
                 .qp
                 .cq
-                .wait_for(Duration::from_secs(5))
+                .wait_for(PATIENCE)
                 .ok_or(format!("{entries}: no receive {id}"))?;
             expect(
                 "it is received",
@@ -69,7 +69,7 @@ fn accepting_end_sends_first(device: &Device) -> Outcome {
             let completion = server
                 .qp
                 .cq
-                .wait_for(Duration::from_secs(5))
+                .wait_for(PATIENCE)
                 .ok_or(format!("{entries}: no completion {id}"))?;
             expect(
                 "it is sent",
@@ -109,7 +109,7 @@ fn lone_writes_arrive(device: &Device) -> Outcome {
                 let completion = end
                     .qp
                     .cq
-                    .wait_for(Duration::from_secs(5))
+                    .wait_for(PATIENCE)
                     .ok_or(format!("no completion of Write {octet} of {len} octets"))?;
                 expect("it is written", completion.status == SUCCESS)?;
                 let last = (len as usize - 1) / 8 * 8;
