@@ -87,8 +87,11 @@ other.bind(('10.6.0.1', $port))
 other.listen()
 time.sleep(1000)" >/dev/null 2>&1 3>&- 4>&- &
 	other=$!
-	sleep 2
-	here iw0 iwarp-tcp w0 && there iw1 iwarp-tcp w0 && carries 3 10.6.1.1 && carries 3 fd06::1
+	for _ in {1..300}; do
+		[ -z "$(ss -Hltn src "10.6.0.1:$port")" ] || break
+		sleep 0.1
+	done
+	[ -n "$(ss -Hltn src "10.6.0.1:$port")" ] && here iw0 iwarp-tcp w0 && there iw1 iwarp-tcp w0 && carries 3 10.6.1.1 && carries 3 fd06::1
 	local status=$?
 	kill $other
 	[ $status = 0 ] && soon carries 3 10.6.0.1

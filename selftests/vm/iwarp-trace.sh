@@ -38,7 +38,15 @@ qp='dev=[0-9]+ qp=[1-9][0-9]*'
 out="$CLIENT_ADDR:[0-9]+ -> $SERVER_ADDR"
 in="$SERVER_ADDR:7306 -> $CLIENT_ADDR:[0-9]+"
 
-mounts() { mount_nfs 3 && random_file "$mnt/trace" 300000 && drop_file "$mnt/trace" && cat "$mnt/trace" >/dev/null && umount "$mnt" && sleep 1; }
+mounts() { mount_nfs 3 && random_file "$mnt/trace" 300000 && drop_file "$mnt/trace" && cat "$mnt/trace" >/dev/null && umount "$mnt" && has_ended; }
+# sunrpc closes a connection in a work item, some time after its last mount is gone.
+has_ended() {
+	local left=60
+	until grep -q ' iwarp_end: ' $tracing/trace && on_server "grep -q ' iwarp_end: ' $tracing/trace"; do
+		((--left)) || { echo "no end on both sides"; return 1; }
+		sleep 0.5
+	done
+}
 listens() { on_server "modprobe rdma_cm; insmod $consumer"; }
 # fails NUMBER: a consumer that does something wrong comes, and goes.
 fails() { insmod "$consumer" connect="$SERVER_ADDR" qps=1 fails="$1" && rmmod consumer; }

@@ -10,6 +10,15 @@ need_pair
 flood() { fio --name=flood --directory="$mnt" --size=16M --bs=1M --direct=1 --numjobs=8 --thread --time_based \
 	--runtime=600 --fallocate=none --rw="$1"; }
 
+# floods PID: waits until that shell runs fio.
+floods() {
+	local left=600
+	until pgrep -P "$1" -x fio >/dev/null; do
+		((--left)) || { echo "fio does not begin"; return 1; }
+		sleep 0.1
+	done
+}
+
 # dies PID: kills the running fio of that shell, which must end within ten seconds.
 dies() {
 	local left=100
@@ -26,6 +35,7 @@ killed() {
 	for _ in $(seq "$1"); do
 		flood "$2" >/dev/null 2>&1 &
 		victim=$!
+		floods "$victim" || return
 		sleep "1.$((RANDOM % 10))"
 		dies "$victim" || return
 	done
@@ -36,6 +46,7 @@ killed_without_replies() {
 	local victim status
 	flood write >/dev/null 2>&1 &
 	victim=$!
+	floods "$victim" || return
 	sleep 1
 	drop_packets || return
 	sleep 1

@@ -132,9 +132,13 @@ trace_cmd_calls() {
 }
 
 trace_cmd_server() {
-	on_server "cd /tmp; setsid trace-cmd record -o trace.dat -e nfsd -e sunrpc:svc_\\* sleep 20 >record.log 2>&1 &
+	on_server "cd /tmp; rm -f recorded
+		setsid trace-cmd record -o trace.dat -e nfsd -e sunrpc:svc_\\* sh -c 'until [ -e recorded ]; do sleep 0.2; done' >record.log 2>&1 &
 		for _ in {1..100}; do [ \$(cat /sys/kernel/tracing/events/nfsd/enable) = 1 ] && break; sleep 0.2; done"
-	long_write || return
+	long_write
+	local status=$?
+	on_server "touch /tmp/recorded"
+	[ $status -eq 0 ] || return
 	on_server "cd /tmp; while pgrep -x trace-cmd >/dev/null; do sleep 0.2; done; trace-cmd report -i trace.dat" >/tmp/report || return
 	for event in nfsd_compound svc_xprt_enqueue svc_process; do
 		echo "$event: $(grep -c " $event: " /tmp/report)"

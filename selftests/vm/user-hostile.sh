@@ -70,7 +70,7 @@ with_traffic() {
 		# What the last process said is no sign of this one.
 		: >/tmp/traffic.log
 		DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" traffic >/tmp/traffic.log 2>&1 &
-		process=$! tries=200
+		process=$! tries=1200
 		until grep -qx runs /tmp/traffic.log; do
 			((--tries)) || { echo "there is no traffic in round $round"; cat /tmp/traffic.log; return 1; }
 			sleep 0.05
@@ -87,7 +87,7 @@ with_traffic() {
 }
 # A process waits for an event of its context when the device goes.
 is_told() {
-	local process tries=200 status=0
+	local process tries=1200 status=0
 	: >/tmp/device-goes.log
 	run_user device-goes >/tmp/device-goes.log 2>&1 &
 	process=$!
@@ -99,7 +99,7 @@ is_told() {
 }
 # A process has a context and rings of a device that is gone, and then of a module that is gone.
 outlives() {
-	local process tries=100
+	local process tries=600
 	mkfifo /tmp/victim && : >/tmp/victim.log || return
 	DEVICE=$device ADDRESS=10.10.0.1 as_nobody timeout "$limit" "$user" victim </tmp/victim >/tmp/victim.log 2>&1 &
 	process=$!
