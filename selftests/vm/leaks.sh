@@ -14,9 +14,9 @@ clear_logs
 scan=$(cat <<-'END'
 	leaks=/sys/kernel/debug/kmemleak
 	for seconds in 12 20 20; do
-	    sleep $seconds
-	    echo scan >$leaks && echo scan >$leaks || exit
-	    grep -q . $leaks || break
+		sleep $seconds
+		echo scan >$leaks && echo scan >$leaks || exit
+		grep -q . $leaks || break
 	done
 	cat $leaks
 	! grep -q . $leaks
