@@ -12,6 +12,7 @@ use crate::{
     netdev::NetDevice,
     user::{
         quota::{
+            of_a_user,
             QuotaShare,
             MAX_DOMAINS,
             MAX_OBJECTS, //
@@ -81,7 +82,9 @@ impl<D: Driver> Operations<D> {
             // SAFETY: The core passes a live device, and the module that it names is loaded.
             attributes.fw_ver = unsafe { version((*device).ops.owner) };
             // The core keeps those of the device, for consumers in the kernel. Others are for a
-            // process: its library has no fast registrations, and loses what a Send invalidates.
+            // process: its library has no fast registrations, and loses what a Send invalidates. A
+            // process may have as many objects as its user.
+            let most = |all| number(if own { all } else { of_a_user(all) });
             if own {
                 // CAST: A set of flags.
                 attributes.device_cap_flags =
@@ -95,17 +98,17 @@ impl<D: Driver> Operations<D> {
             // Lists of pages may have any of these, whatever those of the machine.
             attributes.page_size_cap = u64::MAX << 12;
             attributes.max_fast_reg_page_list_len = limits.max_pages;
-            attributes.max_mr = number(MAX_OBJECTS);
-            attributes.max_pd = number(MAX_DOMAINS);
-            attributes.max_qp = number(1 << 22);
+            attributes.max_mr = most(MAX_OBJECTS);
+            attributes.max_pd = most(MAX_DOMAINS);
+            attributes.max_qp = number(if own { 1 << 22 } else { of_a_user(MAX_OBJECTS) });
             attributes.max_qp_wr = number(limits.max_wr);
             attributes.max_send_sge = number(limits.max_send_sge);
             attributes.max_recv_sge = number(limits.max_receive_sge);
             attributes.max_sge_rd = number(1);
-            attributes.max_srq = number(MAX_OBJECTS);
+            attributes.max_srq = most(MAX_OBJECTS);
             attributes.max_srq_wr = number(limits.max_wr);
             attributes.max_srq_sge = number(limits.max_receive_sge);
-            attributes.max_cq = number(MAX_OBJECTS);
+            attributes.max_cq = most(MAX_OBJECTS);
             attributes.max_cqe = number(limits.max_cqe);
             attributes.max_qp_rd_atom = number(limits.max_read_depth);
             attributes.max_qp_init_rd_atom = number(limits.max_read_depth);

@@ -45,7 +45,7 @@ many_ping() {
 	return "$status"
 }
 
-shows() { ibv_devinfo -v -d "$RDMA_DEVICE" | tee >(grep -E "transport|fw_ver|vendor|max_sge|state:" >&2) | grep -qE "$1"; }
+shows() { ibv_devinfo -v -d "$RDMA_DEVICE" | tee >(grep -E "transport|fw_ver|vendor|max_(sge|mr|cq|qp|srq|pd)|state:" >&2) | grep -qE "$1"; }
 
 # The queue pair of a program has its name, as long as it is there.
 has_owner() {
@@ -86,11 +86,14 @@ waits_for_stopped() {
 	return "$status"
 }
 
-plan 29
+plan 34
 check "ibv_devinfo: the transport is iWARP" shows 'transport:.*iWARP'
 check "ibv_devinfo: the port is active" shows 'state:.*PORT_ACTIVE'
 check "ibv_devinfo: it has a vendor, and a version" shows 'vendor_id:.*0x[0-9a-f]*[1-9a-f]'
 check "ibv_devinfo: six entries in a list" shows 'max_sge:\s*6$'
+# A user may have an eighth of the objects of a device.
+for objects in mr cq qp srq; do check "ibv_devinfo: max_$objects is what a user may have" shows "max_$objects:\s*131072$"; done
+check "ibv_devinfo: max_pd is what a user may have" shows 'max_pd:\s*16384$'
 check "ibv_devinfo: no flags, as the library has no fast registrations" shows 'device_cap_flags:\s*0x0*$'
 for size in 64 4096 65000; do
 	check "rping to the server, $size octets" pings server "$size"

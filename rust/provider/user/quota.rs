@@ -32,6 +32,11 @@ pub(crate) const MAX_OBJECTS: u32 = 1 << 20;
 /// The number of shares that a quota has. A user has at most one of them.
 const SHARES: u32 = 8;
 
+/// Returns how many objects one user may have, of as many as all processes may have together.
+pub(crate) const fn of_a_user(most: u32) -> u32 {
+    most / SHARES
+}
+
 /// The quotas of a device.
 pub(crate) struct Quotas {
     pub(crate) contexts: Arc<Quota>,
@@ -130,7 +135,7 @@ impl Quota {
         }
         match counts.of_users.entry(user) {
             Entry::Vacant(entry) => *entry.insert(0, room) += 1,
-            Entry::Occupied(mut entry) if *entry.get() < self.most / SHARES => {
+            Entry::Occupied(mut entry) if *entry.get() < of_a_user(self.most) => {
                 *entry.get_mut() += 1;
             }
             Entry::Occupied(_) => return Err(ENOMEM),
