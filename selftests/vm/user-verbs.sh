@@ -45,7 +45,8 @@ many_ping() {
 	return "$status"
 }
 
-shows() { ibv_devinfo -v -d "$RDMA_DEVICE" | tee >(grep -E "transport|fw_ver|vendor|max_(sge|mr|cq|qp|srq|pd)|state:" >&2) | grep -qE "$1"; }
+shown="transport|fw_ver|vendor|max_(sge|mr|cq|qp|srq|pd)|state:"
+shows() { ibv_devinfo -v -d "$RDMA_DEVICE" | tee >(grep -E "$shown" >&2) | grep -qE "$1"; }
 
 # The queue pair of a program has its name, as long as it is there.
 has_owner() {
