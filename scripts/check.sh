@@ -304,6 +304,8 @@ suites() {
 	settings=
 	gate "$KERNEL: two, programs, siw on the server" 900 iwarp user_siw iwarp-tcp siw
 	gate "$KERNEL: two, programs, siw on the client" 900 iwarp user_siw siw iwarp-tcp
+	gate "$KERNEL: two, iwarp-tcp, libfabric" 900 iwarp user_fabric iwarp-tcp iwarp-tcp --memory 4G
+	gate "$KERNEL: two, iwarp-sctp, libfabric" 900 iwarp user_fabric iwarp-sctp iwarp-sctp --memory 4G
 }
 
 # soak [MINUTES]: files and programs beside faults, over a strict device and over iwarp-tcp at the same time.
