@@ -209,6 +209,7 @@ impl QueueLimits {
                 // The others are not allocated on the send path, which could wait for the very
                 // write-back that the Send is part of.
                 first_send_buffers: sends_for(first_credits),
+                reserved_send_buffers: UNSIGNALLED_SENDS,
                 send_bytes: config.inline.send_size(),
                 // The Send buffer before and after the gathered data, which may begin and end
                 // within a page.

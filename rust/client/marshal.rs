@@ -245,7 +245,7 @@ impl Marshal<'_> {
     /// short.
     fn gather(&self, data: Range<usize>, header: usize) -> Result<Gathered<ClientConn>> {
         let at = header.checked_add(data.start).ok_or(EINVAL)?;
-        let mut memory = self.active.queue.writes(self.flags)?;
+        let mut memory = self.active.queue.gathers(self.flags)?;
         memory.add_pieces(self.rqst.call_pieces(data))?;
         memory.gather(at)
     }

@@ -42,6 +42,9 @@ pub struct Parameters {
     pub send_buffers: usize,
     /// The number of Send buffers from the start.
     pub first_send_buffers: usize,
+    /// The number of free Send buffers that [`SendBufferExt::take_spare_send_buffer`] leaves. At
+    /// least one is reserved. Any task takes those beyond that without a lock.
+    pub reserved_send_buffers: usize,
     /// The length of a Send buffer.
     pub send_bytes: usize,
     /// The most scatter elements of a Send or Write, if the device supports as many.
@@ -86,7 +89,12 @@ impl Parameters {
     {
         // At least one: it is free, in use by a thread, or comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
-        let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
+        let buffers = SendBuffers::new(
+            self.send_buffers,
+            first,
+            self.send_bytes,
+            self.reserved_send_buffers,
+        );
         let credits = SqCredits::new(usize::try_from(self.transfers)?)?;
         let policy = SendPolicy::new(Spares::new(buffers, credits)?);
         let queue = QueuePair::new(id, pd, &self.queue_pair(), policy)?;
@@ -133,8 +141,9 @@ pub trait SendBufferExt<H: Handler> {
     /// `flags` allow it.
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result;
 
-    /// Takes a free Send buffer for a Send that can wait. Leaves enough for a Send that is
-    /// signalled, and does not arrange for a call of [`Handler::send_space_freed`].
+    /// Takes a free Send buffer for a Send that can wait. Leaves the
+    /// [reserve](Parameters::reserved_send_buffers), and does not arrange for a call of
+    /// [`Handler::send_space_freed`].
     fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>>;
 
     /// Returns whether there is room for a Send with so many registrations. If not,
@@ -157,6 +166,10 @@ pub trait SendBufferExt<H: Handler> {
     /// Returns an empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
 
+    /// Returns an empty transfer for the memory that a Send gathers, which is short. Its methods
+    /// sleep if `flags` allow it.
+    fn gathers(&self, flags: Flags) -> Result<Transfer<H>>;
+
     /// Returns an empty transfer of RDMA Reads. Its methods sleep if `flags` allow it.
     fn reads(&self, flags: Flags) -> Result<Transfer<H>>;
 }
@@ -178,7 +191,8 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     }
 
     fn lacks_send_buffers(&self) -> bool {
-        self.spares().with_buffers(|buffers| buffers.lacks_memory())
+        self.spares()
+            .with_all_buffers(|buffers| buffers.lacks_memory())
     }
 
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result {
@@ -218,19 +232,24 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     }
 
     fn take_send_buffers(&self) -> send::Buffers<H> {
-        self.spares().with_buffers(SendBuffers::take_all)
+        self.spares().with_all_buffers(SendBuffers::take_all)
     }
 
     fn free_spares(&self, send_buffers: usize) {
         let spares = self.spares();
         // Dropped without the lock.
-        let buffers = spares.with_buffers(|buffers| buffers.shrink(send_buffers));
+        let buffers = spares.with_all_buffers(|buffers| buffers.shrink(send_buffers));
         drop(buffers);
         drop(spares.take_transfers());
     }
 
     fn writes(&self, flags: Flags) -> Result<Transfer<H>> {
         let spare = self.spares().take_transfer();
+        Transfer::writes(self, spare, flags)
+    }
+
+    fn gathers(&self, flags: Flags) -> Result<Transfer<H>> {
+        let spare = self.spares().take_short_transfer();
         Transfer::writes(self, spare, flags)
     }
 

@@ -3,23 +3,37 @@
 //! The spares of a queue pair for its next Sends and transfers: free Send buffers, empty transfers,
 //! and SQ credits.
 //!
-//! SQ credits need no lock ([`SqCredits`]); the others have one of their own. The lock of the Send
-//! queue is held while the device is notified, and RPCs that are about to be sent must not wait for
-//! that.
+//! None of these is under the lock of the Send queue, which is held while the device is notified,
+//! and RPCs that are about to be sent must not wait for that. SQ credits are an atomic number
+//! ([`SqCredits`]).
 //!
 //! # Send buffers
 //!
 //! A connection has some buffers from the start, allocates more only when all are posted, up to its
 //! limit, and may free those that it does not need for now.
 //!
+//! The first free ones, up to a number that the connection chooses, are the reserve, which is a
+//! list behind a lock. Those beyond it are in cells, of which any task takes one without the lock,
+//! and behind the lock again if there is no empty cell. They are put back behind the lock only, all
+//! that one completion returns together: first the reserve is filled. So an RPC that finds one in a
+//! cell takes no lock, and one that finds neither, behind the lock, is the last for which there is
+//! none: nothing was put into a cell meanwhile.
+//!
 //! # The last buffer
 //!
 //! A Send that is posted while no buffer is free asks for a completion, so that one comes back.
 //! Whether that is so is read under the lock of the Send queue, but without that of the spares.
-//! Whoever takes the last buffer notes that before the buffer can be posted. So the Send of that
-//! buffer finds it noted, unless a buffer was put back since, which is free then. Sends that are
-//! posted before may find it noted or not: it is the same as if they had been posted before the
-//! buffer was taken.
+//! Whoever takes the last buffer of the list notes that before the buffer can be posted. So the
+//! Send of that buffer finds it noted, unless a buffer was put back since, which is then in the
+//! list again. Other Sends may find it noted or not, be it that their buffers were taken before, or
+//! from a cell: the Send of the last buffer of the list is there to bring some back. While the list
+//! is empty and a cell is not, Sends ask for completions that could wait. That is rare, as who
+//! takes any buffer looks into the cells first.
+//!
+//! # Transfers
+//!
+//! The short transfers of Sends that gather their data are in cells as well. They are taken without
+//! a lock, and put back behind it.
 
 use super::send_policy::Signalling;
 use kernel::{
@@ -38,6 +52,7 @@ use rdma::{
     send,
     transfer::{
         EmptyTransfer,
+        EmptyTransferCells,
         EmptyTransfers, //
     },
     Context,
@@ -49,6 +64,10 @@ use rdma::{
 pub struct Spares<H: Context> {
     #[pin]
     state: SpinLock<SpareState<H>>,
+    /// The free Send buffers beyond the reserve. Put in behind the lock.
+    buffers: send::BufferCells<H, BUFFER_CELLS>,
+    /// Short transfers, of at most [`SpareTransfers::SHORT`] bytes. Put in behind the lock.
+    short_transfers: EmptyTransferCells<H, TRANSFER_CELLS>,
     /// [`SendBuffers::needs_completion`], as of the last change.
     needs_completion: Atomic<bool>,
     pub(super) credits: SqCredits,
@@ -63,6 +82,13 @@ struct SpareState<H: Context> {
     /// Whether a caller got no buffer since the last completion, and waits for the next.
     starved: bool,
 }
+
+/// The number of cells for Send buffers. With 32 RPCs at a time, up to 47 buffers are in use: one
+/// for each RPC, and those of 15 Sends that no completion has covered.
+const BUFFER_CELLS: usize = 64;
+
+/// The number of cells for short transfers: as many as one completion returns.
+const TRANSFER_CELLS: usize = 16;
 
 /// The name of the lock. lockdep compares addresses of names, and a literal in a generic function
 /// exists once in each crate that calls it.
@@ -81,6 +107,8 @@ impl<H: Context> Spares<H> {
         Arc::pin_init(
             pin_init!(Self {
                 state <- SpinLock::new(state, LOCK_NAME, static_lock_class!()),
+                buffers: send::BufferCells::new(),
+                short_transfers: EmptyTransferCells::new(),
                 needs_completion: Atomic::new(needs_completion),
                 credits,
                 handler_batch: Atomic::new(0),
@@ -93,9 +121,25 @@ impl<H: Context> Spares<H> {
     // CAST: A small number.
     const ENOUGH: usize = Signalling::INTERVAL as usize;
 
-    /// Calls `f` with the Send buffers, and notes how many are left.
+    /// Calls `f` with the Send buffers of the list, and notes how many are left there.
     pub(super) fn with_buffers<R>(&self, f: impl FnOnce(&mut SendBuffers<H>) -> R) -> R {
         self.with(|state| f(&mut state.buffers))
+    }
+
+    /// Calls `f` with all free Send buffers. They are in the list now.
+    pub(super) fn with_all_buffers<R>(&self, f: impl FnOnce(&mut SendBuffers<H>) -> R) -> R {
+        self.with(|state| {
+            while let Some(buffer) = self.buffers.take() {
+                state.buffers.free.push(buffer);
+            }
+            f(&mut state.buffers)
+        })
+    }
+
+    /// Returns the number of free Send buffers. They are in the list now.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(super) fn free_buffers(&self) -> usize {
+        self.with_all_buffers(|buffers| buffers.free())
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut SpareState<H>) -> R) -> R {
@@ -125,18 +169,23 @@ impl<H: Context> Spares<H> {
     /// Takes a free Send buffer. If there is none, the next completion that returns something wakes
     /// the caller.
     pub(super) fn take_buffer(&self) -> Option<send::Buffer<H>> {
-        self.with(|state| {
-            let buffer = state.buffers.take();
-            state.starved |= buffer.is_none();
-            buffer
+        self.buffers.take().or_else(|| {
+            self.with(|state| {
+                let buffer = self.take_locked(state);
+                state.starved |= buffer.is_none();
+                buffer
+            })
         })
     }
 
     /// Takes a free Send buffer, or begins to allocate one, and returns its length. If neither is
     /// possible, the next completion that returns something wakes the caller.
     pub(super) fn take_or_allocate(&self) -> Result<send::Buffer<H>, Option<usize>> {
+        if let Some(buffer) = self.buffers.take() {
+            return Ok(buffer);
+        }
         self.with(|state| {
-            if let Some(buffer) = state.buffers.take() {
+            if let Some(buffer) = self.take_locked(state) {
                 return Ok(buffer);
             }
             let len = state.buffers.begin_allocation();
@@ -150,41 +199,68 @@ impl<H: Context> Spares<H> {
     pub(super) fn take_after_failure(&self) -> Option<send::Buffer<H>> {
         self.with(|state| {
             state.buffers.allocation_failed();
-            let buffer = state.buffers.take();
+            let buffer = self.take_locked(state);
             state.starved |= buffer.is_none();
             buffer
         })
     }
 
-    /// Takes a free Send buffer if more are free than one completion can cover.
+    /// Takes a free Send buffer behind the lock. [`None`] if there is none: who puts one back does
+    /// so behind the lock, too.
+    fn take_locked(&self, state: &mut SpareState<H>) -> Option<send::Buffer<H>> {
+        self.buffers.take().or_else(|| state.buffers.take())
+    }
+
+    /// Takes a free Send buffer, unless only the reserve is free.
     pub(super) fn take_spare_buffer(&self) -> Option<send::Buffer<H>> {
-        self.with_buffers(|buffers| buffers.take_spare(Self::ENOUGH))
+        self.buffers
+            .take()
+            .or_else(|| self.with_buffers(SendBuffers::take_spare))
     }
 
     /// Puts a buffer back that was not posted.
     pub(super) fn put_back(&self, buffer: send::Buffer<H>) {
-        self.with_buffers(|buffers| buffers.put_back(buffer));
+        let mut buffers = send::Buffers::new();
+        buffers.push(buffer);
+        self.with(|state| self.put_all(state, &mut buffers));
     }
 
     /// Puts the buffers of completed Sends back. Returns whether a caller waits for one. It waits
     /// since it found none under the lock, so it is not missed.
     pub(super) fn complete(&self, completed: &mut send::Buffers<H>) -> bool {
         self.with(|state| {
-            while let Some(buffer) = completed.pop() {
-                state.buffers.put_back(buffer);
-            }
+            self.put_all(state, completed);
             core::mem::take(&mut state.starved)
         })
     }
 
-    /// Takes an empty transfer, if there is one.
+    /// Puts all of `buffers` into the reserve, into cells, and what is left into the list.
+    fn put_all(&self, state: &mut SpareState<H>, buffers: &mut send::Buffers<H>) {
+        state.buffers.fill_reserve(buffers);
+        // The lock is held, so nobody else puts.
+        self.buffers.fill_alone(buffers);
+        state.buffers.free.append(buffers);
+    }
+
+    /// Takes an empty transfer, if there is one: a long one rather than a short one.
     pub(super) fn take_transfer(&self) -> Option<EmptyTransfer<H>> {
-        self.state.lock().transfers.take()
+        let long = self.state.lock().transfers.take();
+        long.or_else(|| self.short_transfers.take())
+    }
+
+    /// Takes an empty transfer, if there is one: a short one rather than a long one.
+    pub(super) fn take_short_transfer(&self) -> Option<EmptyTransfer<H>> {
+        let short = self.short_transfers.take();
+        short.or_else(|| self.state.lock().transfers.take())
     }
 
     /// Takes all empty transfers.
     pub(super) fn take_transfers(&self) -> EmptyTransfers<H> {
-        self.state.lock().transfers.take_all()
+        let mut transfers = self.state.lock().transfers.take_all();
+        while let Some(short) = self.short_transfers.take() {
+            transfers.push(short);
+        }
+        transfers
     }
 
     /// Keeps those of `transfers` that there is room for.
@@ -192,7 +268,14 @@ impl<H: Context> Spares<H> {
         let mut excess = EmptyTransfers::new();
         let mut state = self.state.lock();
         while let Some(transfer) = transfers.pop() {
-            if let Some(transfer) = state.transfers.keep(transfer) {
+            // The lock is held, so nobody else puts.
+            let kept = if transfer.footprint() <= SpareTransfers::<H>::SHORT {
+                self.short_transfers.put_alone(transfer)
+            } else {
+                Err(transfer)
+            };
+            let kept = kept.or_else(|transfer| state.transfers.keep(transfer));
+            if let Err(transfer) = kept {
                 excess.push(transfer);
             }
         }
@@ -201,9 +284,11 @@ impl<H: Context> Spares<H> {
     }
 }
 
-/// The free Send buffers, and the number that may still be allocated.
+/// The list of free Send buffers, and the number that may still be allocated.
 pub(super) struct SendBuffers<H: Context> {
     free: send::Buffers<H>,
+    /// The number of free buffers in the reserve, when it is full.
+    reserve: usize,
     /// The largest number of buffers, the number of those not allocated, and the length of a
     /// buffer.
     limit: usize,
@@ -215,10 +300,11 @@ pub(super) struct SendBuffers<H: Context> {
 
 impl<H: Context> SendBuffers<H> {
     /// Creates an empty pool for `limit` buffers of `len` bytes. The caller puts in `first` of
-    /// them; the others may be allocated.
-    pub(super) fn new(limit: usize, first: usize, len: usize) -> Self {
+    /// them; the others may be allocated. The reserve has at least one.
+    pub(super) fn new(limit: usize, first: usize, len: usize, reserve: usize) -> Self {
         Self {
             free: send::Buffers::new(),
+            reserve: reserve.max(1),
             limit,
             unallocated: limit.saturating_sub(first),
             len,
@@ -243,16 +329,24 @@ impl<H: Context> SendBuffers<H> {
         self.free.is_empty() && self.out_of_memory
     }
 
-    pub(super) fn take(&mut self) -> Option<send::Buffer<H>> {
+    fn take(&mut self) -> Option<send::Buffer<H>> {
         self.free.pop()
     }
 
-    /// Takes a buffer if more than `left` are free.
-    pub(super) fn take_spare(&mut self, left: usize) -> Option<send::Buffer<H>> {
-        if self.free() <= left {
+    /// Takes a buffer that is not in the reserve.
+    fn take_spare(&mut self) -> Option<send::Buffer<H>> {
+        if self.free() <= self.reserve {
             return None;
         }
         self.free.pop()
+    }
+
+    /// Moves buffers of `buffers` to the reserve until it is full.
+    fn fill_reserve(&mut self, buffers: &mut send::Buffers<H>) {
+        while self.free() < self.reserve {
+            let Some(buffer) = buffers.pop() else { break };
+            self.free.push(buffer);
+        }
     }
 
     /// Begins to allocate a buffer if none is free and the limit allows another. Returns its
@@ -299,13 +393,9 @@ impl<H: Context> SendBuffers<H> {
     pub(super) fn take_all(&mut self) -> send::Buffers<H> {
         core::mem::take(&mut self.free)
     }
-
-    pub(super) fn put_back(&mut self, buffer: send::Buffer<H>) {
-        self.free.push(buffer);
-    }
 }
 
-/// The empty transfers of a connection.
+/// The empty transfers of a connection that are not in cells.
 pub(super) struct SpareTransfers<H: Context> {
     kept: EmptyTransfers<H>,
     /// The number of bytes that may be added.
@@ -314,7 +404,11 @@ pub(super) struct SpareTransfers<H: Context> {
 
 impl<H: Context> SpareTransfers<H> {
     /// The largest number of bytes: a few long transfers, or many short ones.
-    const BYTES: usize = 96 << 10;
+    const BYTES: usize = 80 << 10;
+
+    /// The largest number of bytes of a short transfer, which is for the few pages of a Send. Those
+    /// in cells have 16 KiB at most.
+    const SHORT: usize = 1 << 10;
 
     pub(super) fn new() -> Self {
         Self {
@@ -336,12 +430,12 @@ impl<H: Context> SpareTransfers<H> {
     }
 
     /// Keeps `transfer`, or returns it if the pool is full.
-    pub(super) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
+    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Result<(), EmptyTransfer<H>> {
         let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
-            return Some(transfer);
+            return Err(transfer);
         };
         self.budget = budget;
         self.kept.push(transfer);
-        None
+        Ok(())
     }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Places for a value that any task may put in and take out, without a lock.
+//!
+//! `selftests/loom` compiles this file on the host, and tries every order in which a few tasks may
+//! execute it.
 
 use core::{
+    array,
     cell::UnsafeCell,
     marker::PhantomData,
     ptr::null_mut, //
@@ -62,7 +66,7 @@ unsafe impl<P: ForeignOwnable + Send> Sync for AtomicCell<P> {}
 
 impl<P: ForeignOwnable> AtomicCell<P> {
     /// Creates an empty cell.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         // INVARIANT: Null.
         Self {
             value: Atomic::new(null_mut()),
@@ -95,13 +99,22 @@ impl<P: ForeignOwnable> AtomicCell<P> {
     /// Puts `value` in as [`Self::put`] does, without an atomic exchange if the cell is empty. At
     /// most one task may put at a time, or a value may be leaked; any may take.
     pub fn put_alone(&self, value: P) -> Option<P> {
+        match self.try_put_alone(value) {
+            Ok(()) => None,
+            Err(value) => self.put(value),
+        }
+    }
+
+    /// Puts `value` in if the cell is empty, without an atomic exchange. Returns it otherwise. At
+    /// most one task may put at a time, or a value may be leaked; any may take.
+    pub fn try_put_alone(&self, value: P) -> Result<(), P> {
         if !self.value.load(Relaxed).is_null() {
-            return self.put(value);
+            return Err(value);
         }
         // INVARIANT: It came from `into_foreign`, and belongs to the cell now. The cell was empty,
         // and only others that put could have changed that, whose value is leaked.
         self.value.store(value.into_foreign(), Release);
-        None
+        Ok(())
     }
 
     /// Puts `value` in if the cell is empty. Returns it otherwise.
@@ -170,9 +183,9 @@ pub struct CellPool<P: ForeignOwnable, const N: usize> {
 
 impl<P: ForeignOwnable, const N: usize> CellPool<P, N> {
     /// Creates an empty pool.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
-            cells: [const { AtomicCell::new() }; N],
+            cells: array::from_fn(|_| AtomicCell::new()),
         }
     }
 
@@ -183,9 +196,36 @@ impl<P: ForeignOwnable, const N: usize> CellPool<P, N> {
 
     /// Puts `value` in. Returns it if no cell was empty when it was looked at.
     pub fn put(&self, value: P) -> Result<(), P> {
-        let mut value = value;
+        self.put_by(value, AtomicCell::try_put)
+    }
+
+    /// Puts `value` in as [`Self::put`] does, without an atomic exchange. At most one task may put
+    /// at a time, or a value may be leaked; any may take.
+    pub fn put_alone(&self, value: P) -> Result<(), P> {
+        self.put_by(value, AtomicCell::try_put_alone)
+    }
+
+    /// Puts values from `next` in until it has none, or no cell was empty when it was looked at. At
+    /// most one task may put at a time, or values may be lost; any may take.
+    pub fn fill_alone(&self, mut next: impl FnMut() -> Option<P>) {
         for cell in self.cells_from_here() {
-            match cell.try_put(value) {
+            if !cell.value.load(Relaxed).is_null() {
+                continue;
+            }
+            let Some(value) = next() else { return };
+            // Nobody else puts, so it is still empty.
+            drop(cell.try_put_alone(value));
+        }
+    }
+
+    /// Puts `value` into the first cell for which `put` succeeds.
+    fn put_by(
+        &self,
+        mut value: P,
+        put: impl Fn(&AtomicCell<P>, P) -> Result<(), P>,
+    ) -> Result<(), P> {
+        for cell in self.cells_from_here() {
+            match put(cell, value) {
                 Ok(()) => return Ok(()),
                 Err(back) => value = back,
             }

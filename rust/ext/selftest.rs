@@ -42,7 +42,10 @@ fn cell_has_one_value() -> Result<bool> {
     passed &= is(cell.try_put(new(4)?).err(), Some(4));
     passed &= is(cell.take(), Some(3));
     passed &= is(cell.take(), None);
-    passed &= cell.try_put(new(5)?).is_ok();
+    passed &= is(cell.put_alone(new(5)?), None);
+    passed &= is(cell.try_put_alone(new(6)?).err(), Some(6));
+    passed &= is(cell.take(), Some(5));
+    passed &= cell.try_put_alone(new(7)?).is_ok();
     // The drop of the cell frees the last one.
     Ok(passed)
 }
@@ -50,13 +53,17 @@ fn cell_has_one_value() -> Result<bool> {
 fn all_cells_are_used() -> Result<bool> {
     let pool = CellPool::<KBox<usize>, CELLS>::new();
     // With pauses, after which it may run on another processor.
-    for _ in 0..64 {
+    for round in 0..64 {
+        let put = |value| match round % 2 {
+            0 => pool.put(value),
+            _ => pool.put_alone(value),
+        };
         for number in 0..CELLS {
-            if pool.put(KBox::new(number, GFP_KERNEL)?).is_err() {
+            if put(KBox::new(number, GFP_KERNEL)?).is_err() {
                 return Ok(false);
             }
         }
-        if pool.put(KBox::new(0, GFP_KERNEL)?).is_ok() {
+        if put(KBox::new(0, GFP_KERNEL)?).is_ok() {
             return Ok(false);
         }
         let mut sum = 0;

@@ -398,7 +398,7 @@ pub struct LentReceive<H: Context>(AtomicCell<KBox<ReceiveRequest<H>>>);
 
 impl<H: Context> LentReceive<H> {
     /// Creates an empty place.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self(AtomicCell::new())
     }
 

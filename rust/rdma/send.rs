@@ -7,6 +7,7 @@
 
 use crate::prelude::*;
 use crate::{
+    atomic_cell::CellPool,
     chain::ChainNode,
     cq::CompletionQueue,
     dma::Mapped, //
@@ -189,6 +190,33 @@ impl<H: Context> Buffers<H> {
 }
 
 impl<H: Context> Default for Buffers<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Up to `N` Send buffers that are not posted, of which any task may take one without a lock.
+pub struct BufferCells<H: Context, const N: usize>(CellPool<KBox<SendRequest<H>>, N>);
+
+impl<H: Context, const N: usize> BufferCells<H, N> {
+    /// Creates an empty pool.
+    pub fn new() -> Self {
+        Self(CellPool::new())
+    }
+
+    /// Takes a buffer. [`None`] if no place had one when it was looked at.
+    pub fn take(&self) -> Option<Buffer<H>> {
+        self.0.take().map(Buffer)
+    }
+
+    /// Moves those of `buffers` here that there is room for. At most one task may do so at a time,
+    /// or buffers may be lost.
+    pub fn fill_alone(&self, buffers: &mut Buffers<H>) {
+        self.0.fill_alone(|| buffers.0.pop());
+    }
+}
+
+impl<H: Context, const N: usize> Default for BufferCells<H, N> {
     fn default() -> Self {
         Self::new()
     }

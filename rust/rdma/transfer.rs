@@ -15,6 +15,7 @@
 
 use crate::prelude::*;
 use crate::{
+    atomic_cell::CellPool,
     chain::ChainNode,
     dma::Scatter,
     mr::Segment,
@@ -281,6 +282,33 @@ impl<H: Context> EmptyTransfers<H> {
 }
 
 impl<H: Context> Default for EmptyTransfers<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Up to `N` empty transfers, of which any task may take one without a lock.
+pub struct EmptyTransferCells<H: Context, const N: usize>(CellPool<KBox<TransferData<H>>, N>);
+
+impl<H: Context, const N: usize> EmptyTransferCells<H, N> {
+    /// Creates an empty pool.
+    pub fn new() -> Self {
+        Self(CellPool::new())
+    }
+
+    /// Takes a transfer. [`None`] if no place had one when it was looked at.
+    pub fn take(&self) -> Option<EmptyTransfer<H>> {
+        self.0.take().map(EmptyTransfer)
+    }
+
+    /// Puts `empty` in. Returns it if there is no room. At most one task may put at a time, or a
+    /// transfer may be leaked.
+    pub fn put_alone(&self, empty: EmptyTransfer<H>) -> Result<(), EmptyTransfer<H>> {
+        self.0.put_alone(empty.0).map_err(EmptyTransfer)
+    }
+}
+
+impl<H: Context, const N: usize> Default for EmptyTransferCells<H, N> {
     fn default() -> Self {
         Self::new()
     }

@@ -273,6 +273,8 @@ impl QueueLimits {
             receives: u32::try_from(self.receives(self.credits)?)?,
             send_buffers: usize::try_from(self.sends)?,
             first_send_buffers: FIRST_SENDS,
+            // No Send waits for one that is prepared later.
+            reserved_send_buffers: 1,
             send_bytes: self.inline.send_size(),
             send_elements: SCATTER_ELEMENTS,
             regions_per_send: 0,

@@ -250,7 +250,7 @@ impl Responder {
         data: Range<usize>,
         at: usize,
     ) -> Result<Gathered<ServerConn>> {
-        let mut memory = self.send_path.queue.writes(GFP_KERNEL)?;
+        let mut memory = self.send_path.queue.gathers(GFP_KERNEL)?;
         memory.add_pieces(result.pieces(data))?;
         memory.gather(at)
     }

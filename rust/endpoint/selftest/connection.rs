@@ -192,6 +192,7 @@ pub fn parameters(send_buffers: usize, first: usize) -> Parameters {
         receives: 32,
         send_buffers,
         first_send_buffers: first,
+        reserved_send_buffers: 1,
         send_bytes: BUFFER_BYTES,
         send_elements: 4,
         regions_per_send: 1,

@@ -5,6 +5,7 @@
 use super::{
     super::{
         spares::SendBuffers,
+        Parameters,
         ResponderExt,
         SendBufferExt, //
     },
@@ -94,7 +95,7 @@ impl Side {
 
     /// Maps the first bytes of `page`, to be part of a message.
     fn gather(&self, page: &Page) -> Result<Gathered<End>> {
-        let mut memory = self.queue.writes(GFP_KERNEL)?;
+        let mut memory = self.queue.gathers(GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
         memory.gather(LEN)
     }
@@ -126,7 +127,7 @@ impl Side {
     }
 
     fn free_buffers(&self) -> usize {
-        self.queue.spares().with_buffers(|buffers| buffers.free())
+        self.queue.spares().free_buffers()
     }
 
     fn reserve(&self, credits: usize) -> Option<SqPermit> {
@@ -204,7 +205,7 @@ pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
 }
 
 pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
-    let mut buffers = SendBuffers::<End>::new(1, 0, LEN);
+    let mut buffers = SendBuffers::<End>::new(1, 0, LEN, 1);
     let once = buffers.begin_allocation() == Some(LEN) && buffers.begin_allocation().is_none();
     buffers.allocation_failed();
     // Until then the next Send must ask for a completion.
@@ -233,7 +234,7 @@ pub(super) fn barrier_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
 }
 
 pub(super) fn completions_are_asked_for_if_there_are_enough_buffers() -> Result<bool> {
-    let mut buffers = SendBuffers::<End>::new(3, 1, LEN);
+    let mut buffers = SendBuffers::<End>::new(3, 1, LEN, 1);
     let few = !buffers.needs_completion(1);
     let made = buffers.begin_allocation() == Some(LEN);
     let enough = buffers.needs_completion(1) && !buffers.needs_completion(2);
@@ -283,7 +284,10 @@ pub(super) fn registrations_wait_for_room() -> Result<bool> {
 }
 
 pub(super) fn spare_buffers_leave_an_interval() -> Result<bool> {
-    let near = Side::alone(&parameters(17, 17))?;
+    let near = Side::alone(&Parameters {
+        reserved_send_buffers: 16,
+        ..parameters(17, 17)
+    })?;
     let spare = near.queue.take_spare_send_buffer();
     let no_more = near.queue.take_spare_send_buffer().is_none();
     let others = (0..16).all(|_| near.queue.take_send_buffer().is_some());
