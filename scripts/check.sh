@@ -231,6 +231,7 @@ adapters() {
 fast() {
 	at_once=2
 	gate 'host tests, and which requirement they show' 2400 in_root nice scripts/conformance.py --tests
+	gate 'models of code without locks' 600 in_root nice cargo test --quiet --locked --package models
 	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
 	builds
 	gate 'clippy of what runs on the host' 600 host_clippy
