@@ -4,6 +4,8 @@
 //! tries each order in which a few tasks may execute them, and each value that the memory model of
 //! C11 lets them read. [`kernel`] has what they use of the kernel.
 
+// The lint is for what reads numbers of others; its crate explains each conversion instead.
+#[allow(clippy::as_conversions)]
 #[path = "../../rust/ext/atomic_cell.rs"]
 pub mod atomic_cell;
 #[path = "../../rust/rdma/sq_credits.rs"]

@@ -158,6 +158,18 @@ fn a_value_is_put_in_while_others_take() {
 }
 
 #[test]
+fn who_finds_a_value_sees_what_was_written_to_it() {
+    run(
+        Cell::new,
+        &[
+            |cell: &Cell| numbers(cell.try_put(Value::new(1)).err()),
+            |cell: &Cell| numbers(cell.take()),
+        ],
+        |cell, taken| assert_eq!(with_rest(cell, taken), [1]),
+    );
+}
+
+#[test]
 fn a_single_task_puts_without_an_exchange_while_others_take() {
     run(
         || cell_with(1),
