@@ -27,7 +27,7 @@
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]), and so are the Receive buffers that wait to be reposted. That lock is held
 //! while the device is notified, so free Send buffers and empty transfers, which RPCs need before,
-//! have a lock of their own ([`Spares`]).
+//! are elsewhere ([`Spares`]): most of them are taken without a lock.
 //!
 //! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growth`
 //! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others

@@ -13,11 +13,11 @@
 //! limit, and may free those that it does not need for now.
 //!
 //! The first free ones, up to a number that the connection chooses, are the reserve, which is a
-//! list behind a lock. Those beyond it are in cells, of which any task takes one without the lock,
-//! and behind the lock again if there is no empty cell. They are put back behind the lock only, all
-//! that one completion returns together: first the reserve is filled. So an RPC that finds one in a
-//! cell takes no lock, and one that finds neither, behind the lock, is the last for which there is
-//! none: nothing was put into a cell meanwhile.
+//! list behind a lock. Those beyond it are in cells, of which any task takes one without the lock;
+//! what the cells have no room for is in the list again. All that one completion returns are put
+//! back together, behind the lock, the reserve first. So an RPC that finds one in a cell takes no
+//! lock. One that looks into the cells and the list behind the lock, and finds none, knows that
+//! there is none: nobody puts one into a cell meanwhile.
 //!
 //! # The last buffer
 //!
