@@ -12,7 +12,9 @@ cd "$(dirname "$0")/.."
 out=build/cargo/doc
 lints=(-Drustdoc::broken_intra_doc_links -Arustdoc::private_intra_doc_links)
 status=0
-RUSTDOCFLAGS=${lints[*]} cargo doc --quiet --locked --workspace --no-deps --document-private-items --keep-going || status=1
+# But for the models: they are files of other crates, where they are documented.
+RUSTDOCFLAGS=${lints[*]} cargo doc --quiet --locked --workspace --exclude models --exclude model-kernel \
+	--no-deps --document-private-items --keep-going || status=1
 
 # Of each crate of the kernel: its command, and the crates that it uses.
 declare -A commands uses
