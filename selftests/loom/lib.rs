@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The files of the modules that share data between tasks without a lock, compiled for loom, which
-//! tries each order in which a few tasks may execute them, and each value that the memory model of
-//! C11 lets them read. [`kernel`] has what they use of the kernel.
+//! tries each order in which a few tasks may execute them, and which values they may read. It knows
+//! the orderings of C11, not the kernel's own memory model, and does not try loads that are delayed
+//! behind stores that follow them. [`kernel`] has what they use of the kernel.
 
 // The lint is for what reads numbers of others; its crate explains each conversion instead.
 #[allow(clippy::as_conversions)]

@@ -4,7 +4,8 @@
 //! atomics of loom. So those files are compiled as they are.
 //!
 //! loom knows the orderings of C11. [`Full`](sync::atomic::Full) of the kernel is stronger than any
-//! of them, and is `AcqRel` here. An atomic operation that fails is relaxed in both.
+//! of them: here it is `AcqRel`, and an operation that cannot fail has a fence before it and behind
+//! it, too. One that fails is relaxed in both, so one that may fail has no fences.
 
 pub mod ffi {
     //! Types of C.
@@ -68,12 +69,24 @@ pub mod sync {
     //! Atomics.
     pub mod atomic {
         //! Atomic numbers and pointers.
-        use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+        use loom::sync::atomic::{fence, AtomicPtr, AtomicUsize, Ordering};
 
         /// An ordering.
         pub trait AnyOrdering {
             /// The one of C11.
             const ORDERING: Ordering;
+
+            /// Whether it is a full barrier.
+            const IS_FULL: bool = false;
+        }
+
+        /// Calls `operation`, between two fences if its ordering is that of a full barrier.
+        fn fenced<O: AnyOrdering, R>(operation: impl FnOnce(Ordering) -> R) -> R {
+            let barrier = || O::IS_FULL.then(|| fence(Ordering::SeqCst));
+            barrier();
+            let result = operation(O::ORDERING);
+            barrier();
+            result
         }
 
         /// Defines orderings.
@@ -88,7 +101,15 @@ pub mod sync {
             )*};
         }
 
-        orderings! { Relaxed Relaxed  Acquire Acquire  Release Release  Full AcqRel }
+        orderings! { Relaxed Relaxed  Acquire Acquire  Release Release }
+
+        /// A full barrier.
+        pub struct Full;
+
+        impl AnyOrdering for Full {
+            const ORDERING: Ordering = Ordering::AcqRel;
+            const IS_FULL: bool = true;
+        }
 
         /// A type that an atomic may have.
         pub trait AtomicType: Sized {
@@ -141,7 +162,7 @@ pub mod sync {
 
                     /// Writes it and returns what was there.
                     pub fn xchg<O: AnyOrdering>(&self, value: $type, _: O) -> $type {
-                        self.0.swap(value, O::ORDERING)
+                        fenced::<O, _>(|ordering| self.0.swap(value, ordering))
                     }
 
                     /// Writes `new` if it is `old`. Otherwise returns what is there.
@@ -163,7 +184,7 @@ pub mod sync {
         impl Atomic<usize> {
             /// Adds to it, and returns what was there.
             pub fn fetch_add<O: AnyOrdering>(&self, value: usize, _: O) -> usize {
-                self.0.fetch_add(value, O::ORDERING)
+                fenced::<O, _>(|ordering| self.0.fetch_add(value, ordering))
             }
         }
     }

@@ -4,7 +4,14 @@
 
 use loom::{
     cell::UnsafeCell,
-    sync::Arc,
+    sync::{
+        atomic::{
+            fence,
+            AtomicUsize,
+            Ordering, //
+        },
+        Arc, //
+    },
     thread, //
 };
 use models::sq_credits::SqCredits;
@@ -74,5 +81,25 @@ fn a_task_that_is_alone_finds_what_is_free() {
     in_two_tasks(2, |queue| {
         // One credit for each task: no attempt fails because of the other one.
         assert!(queue.credits.reserve(1).is_some());
+    });
+}
+
+#[test]
+fn credits_that_come_back_are_found_or_the_waiter_is() {
+    loom::model(|| {
+        let queue = Arc::new((Queue::new(1), AtomicUsize::new(0)));
+        let permit = queue.0.credits.reserve(1);
+        let waiter = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.1.store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                queue.0.credits.reserve(1).is_some()
+            }
+        });
+        drop(permit);
+        let is_seen = queue.1.load(Ordering::Relaxed) == 1;
+        let found = waiter.join().expect("no task panics");
+        assert!(is_seen || found);
     });
 }
