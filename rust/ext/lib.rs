@@ -16,6 +16,7 @@
 //! | `borrowed.rs` | memory that others own |
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
 //! | `atomic_cell.rs` | places for a value that any task may take, without a lock |
+//! | `per_cpu.rs` | counters that processors do not share |
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
 //! | `rate_limit.rs` | a limit of lines in the log |
 //! | `trace.rs` | trace events as functions, and how they identify things |
@@ -36,6 +37,7 @@ pub mod ktap;
 pub mod lock;
 pub mod memory;
 pub mod net;
+pub mod per_cpu;
 pub mod rate_limit;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;

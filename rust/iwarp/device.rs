@@ -11,7 +11,6 @@ use crate::{
     llp::MAX_READS,
     qp::Qp, //
 };
-use core::sync::atomic::AtomicU64;
 use provider::{
     cm::CmId,
     driver::{
@@ -19,6 +18,7 @@ use provider::{
         Regions, //
     },
     errno::econnreset,
+    per_cpu::Counter,
     region::ProtectionDomain,
     Driver, //
 };
@@ -129,7 +129,7 @@ pub(crate) struct DeviceState {
 impl DeviceState {
     /// Creates the state of a new device. Sleeps.
     pub(crate) fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
-        let counters = Counters::new();
+        let counters = Counters::new()?;
         Ok(Arc::new(Self { regions, counters }, GFP_KERNEL)?)
     }
 }
@@ -186,26 +186,29 @@ pub(crate) const fn counter_names<const N: usize>(
     names
 }
 
-/// The counters of a device.
-pub(crate) struct Counters([AtomicU64; KINDS]);
+/// The counters of a device. Each segment is counted, so CPUs share no cache line for it.
+pub(crate) struct Counters(KVec<Counter>);
 
 impl Counters {
-    /// Creates counters that are all 0.
-    pub(crate) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; KINDS])
+    /// Creates counters that are all 0. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        let mut counters = KVec::with_capacity(KINDS, GFP_KERNEL)?;
+        for _ in 0..KINDS {
+            counters.push(Counter::new()?, GFP_KERNEL)?;
+        }
+        Ok(Self(counters))
     }
 
     /// Increments a counter.
+    #[inline]
     pub(crate) fn add(&self, count: Count) {
         if let Some(counter) = self.0.get(count as usize) {
-            counter.fetch_add(1, Ordering::Relaxed);
+            counter.add(1);
         }
     }
 
     /// Returns the value of a counter.
     pub(crate) fn get(&self, count: Count) -> u64 {
-        self.0
-            .get(count as usize)
-            .map_or(0, |counter| counter.load(Ordering::Relaxed))
+        self.0.get(count as usize).map_or(0, Counter::sum)
     }
 }

@@ -70,6 +70,7 @@ pub use ext::{
     net,
     new_irq_lock,
     new_worker,
+    per_cpu,
     rate_limit,
     work, //
 };

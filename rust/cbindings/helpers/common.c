@@ -70,6 +70,28 @@ int rust_rdma_helper_page_ref_count(struct page *page)
 	return page_ref_count(page);
 }
 
+void rust_rdma_helper_percpu_counter_add_local(struct percpu_counter *counter,
+					       s64 amount)
+{
+	percpu_counter_add_local(counter, amount);
+}
+
+void rust_rdma_helper_percpu_counter_destroy(struct percpu_counter *counter)
+{
+	percpu_counter_destroy(counter);
+}
+
+int rust_rdma_helper_percpu_counter_init(struct percpu_counter *counter,
+					 s64 amount, gfp_t flags)
+{
+	return percpu_counter_init(counter, amount, flags);
+}
+
+s64 rust_rdma_helper_percpu_counter_sum_positive(struct percpu_counter *counter)
+{
+	return percpu_counter_sum_positive(counter);
+}
+
 void rust_rdma_helper_put_net(struct net *net)
 {
 	put_net(net);

@@ -142,32 +142,10 @@ phys_addr_t rust_rdma_helper_page_to_phys(struct page *page)
 	return page_to_phys(page);
 }
 
-void rust_rdma_helper_percpu_counter_add_local(struct percpu_counter *counter,
-					       s64 amount)
-{
-	percpu_counter_add_local(counter, amount);
-}
-
-void rust_rdma_helper_percpu_counter_destroy(struct percpu_counter *counter)
-{
-	percpu_counter_destroy(counter);
-}
-
-int rust_rdma_helper_percpu_counter_init(struct percpu_counter *counter,
-					 s64 amount, gfp_t flags)
-{
-	return percpu_counter_init(counter, amount, flags);
-}
-
 void rust_rdma_helper_percpu_counter_set(struct percpu_counter *counter,
 					 s64 amount)
 {
 	percpu_counter_set(counter, amount);
-}
-
-s64 rust_rdma_helper_percpu_counter_sum_positive(struct percpu_counter *counter)
-{
-	return percpu_counter_sum_positive(counter);
 }
 
 struct rdma_cm_id *rust_rdma_helper_rdma_create_id(struct net *net,
