@@ -71,6 +71,15 @@ impl Workqueue {
         Self::new(name, cbindings::wq_flags_WQ_UNBOUND)
     }
 
+    /// Creates a workqueue for work that goes on for long, and that memory reclaim may wait for: it
+    /// has the priority of a process, on any CPU. Sleeps.
+    pub fn for_long_work(name: &'static CStr) -> Result<Self> {
+        Self::new(
+            name,
+            cbindings::wq_flags_WQ_MEM_RECLAIM | cbindings::wq_flags_WQ_UNBOUND,
+        )
+    }
+
     /// Creates a workqueue with this name, and with flags of `alloc_workqueue`. Sleeps.
     pub fn new(name: &'static CStr, flags: c_uint) -> Result<Self> {
         // SAFETY: The name is a static string.
@@ -103,19 +112,23 @@ impl Drop for Workqueue {
 kernel::sync::global_lock! {
     // SAFETY: `ModuleQueue::start` initialises it before it sets `READY`, without which nobody uses
     // it.
-    unsafe(uninit) static QUEUES: Mutex<Option<[Arc<Workqueue>; 2]>> = None;
+    unsafe(uninit) static QUEUES: Mutex<Option<[Arc<Workqueue>; 3]>> = None;
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 static READY: AtomicBool = AtomicBool::new(false);
 
-/// The workqueues of this module: its own, and one for work that processes cause. When it is
-/// dropped, all work that was queued has run.
+/// The workqueues of this module: its own, one for work of its own that goes on for long, and one
+/// for work that processes cause. When it is dropped, all work that was queued has run.
 pub struct ModuleQueue(());
 
 impl ModuleQueue {
     /// Creates the workqueues, with these names. `EBUSY` after the first time. Sleeps.
-    pub fn start(name: &'static CStr, user_name: &'static CStr) -> Result<Self> {
+    pub fn start(
+        name: &'static CStr,
+        long_name: &'static CStr,
+        user_name: &'static CStr,
+    ) -> Result<Self> {
         if STARTED.swap(true, Ordering::Relaxed) {
             return Err(EBUSY);
         }
@@ -124,6 +137,7 @@ impl ModuleQueue {
         READY.store(true, Ordering::Release);
         let queues = [
             Arc::new(Workqueue::per_cpu(name)?, GFP_KERNEL)?,
+            Arc::new(Workqueue::for_long_work(long_name)?, GFP_KERNEL)?,
             Arc::new(Workqueue::for_processes(user_name)?, GFP_KERNEL)?,
         ];
         *QUEUES.lock() = Some(queues);
@@ -142,7 +156,7 @@ impl Drop for ModuleQueue {
 }
 
 /// Returns the workqueues of this module. `ENODEV` if there are none. Sleeps.
-fn module_queues() -> Result<[Arc<Workqueue>; 2]> {
+fn module_queues() -> Result<[Arc<Workqueue>; 3]> {
     match READY.load(Ordering::Acquire) {
         true => QUEUES.lock().clone().ok_or(ENODEV),
         false => Err(ENODEV),
@@ -151,14 +165,21 @@ fn module_queues() -> Result<[Arc<Workqueue>; 2]> {
 
 /// Returns the workqueue of this module. `ENODEV` if there is none. Sleeps.
 pub fn module_queue() -> Result<Arc<Workqueue>> {
-    let [own, _] = module_queues()?;
+    let [own, _, _] = module_queues()?;
     Ok(own)
+}
+
+/// Returns the workqueue of this module for work that goes on for long. `ENODEV` if there is none.
+/// Sleeps.
+pub fn module_long_queue() -> Result<Arc<Workqueue>> {
+    let [_, long, _] = module_queues()?;
+    Ok(long)
 }
 
 /// Returns the workqueue of this module for work that processes cause. `ENODEV` if there is none.
 /// Sleeps.
 pub fn module_user_queue() -> Result<Arc<Workqueue>> {
-    let [_, user] = module_queues()?;
+    let [_, _, user] = module_queues()?;
     Ok(user)
 }
 
@@ -168,7 +189,7 @@ pub trait Work: Send + Sync + Sized + 'static {
     fn worker(&self) -> &Worker;
 
     /// Runs on the workqueue. If it is queued again meanwhile, it runs again; queued at once it
-    /// never runs twice at a time, but a timer may run beside it.
+    /// never runs twice at a time, but a timer may run beside it, and so may long work.
     fn run(this: Arc<Self>);
 }
 
@@ -212,6 +233,9 @@ impl WorkItem {
 }
 
 /// A work item and a timer.
+///
+/// Work that goes on for long may [continue](Self::queue_long_work) on another workqueue, where it
+/// keeps nobody of its priority from a CPU.
 ///
 /// # Examples
 ///
@@ -268,7 +292,12 @@ pub struct Worker {
     work: WorkItem,
     #[pin]
     timer: WorkItem,
+    #[pin]
+    long: WorkItem,
     queue: Arc<Workqueue>,
+    long_queue: Option<Arc<Workqueue>>,
+    // What is queued at once goes to `long_queue`.
+    is_long: AtomicBool,
 }
 
 // SAFETY: The work items have their own locks in C, and the pointers are atomic.
@@ -281,19 +310,42 @@ impl Worker {
     /// [`new_worker!`](crate::new_worker).
     pub fn new<W: Work>(
         queue: Arc<Workqueue>,
+        long_queue: Option<Arc<Workqueue>>,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
             work <- WorkItem::new(run::<W>, name, key),
             timer <- WorkItem::new(run::<W>, name, key),
+            long <- WorkItem::new(run::<W>, name, key),
             queue,
+            long_queue,
+            is_long: AtomicBool::new(false),
         })
     }
 
     /// Queues the work of `this`. May be called in any context.
     pub fn queue_work<W: Work>(this: &Arc<W>) {
-        Self::queue(this, |worker| &worker.work, 0);
+        // Either item runs the same function, so it does not matter if this changes meanwhile.
+        match &this.worker().long_queue {
+            Some(queue) if this.worker().is_long.load(Ordering::Relaxed) => {
+                Self::queue(this, |worker| &worker.long, queue, 0);
+            }
+            _ => Self::queue(this, |worker| &worker.work, &this.worker().queue, 0),
+        }
+    }
+
+    /// Queues the work of `this` on the workqueue for long work, if it has one, and until
+    /// [`end_long_work`](Self::end_long_work) whatever queues it at once does so, too: for
+    /// [`Work::run`] of the same object, which has much to do. May be called in any context.
+    pub fn queue_long_work<W: Work>(this: &Arc<W>) {
+        this.worker().is_long.store(true, Ordering::Relaxed);
+        Self::queue_work(this);
+    }
+
+    /// Queues work on the first workqueue again from now on. May be called in any context.
+    pub fn end_long_work<W: Work>(this: &Arc<W>) {
+        this.worker().is_long.store(false, Ordering::Relaxed);
     }
 
     /// Queues the work of `this` after this time, if no timer of it runs yet. May be called in any
@@ -301,10 +353,15 @@ impl Worker {
     pub fn queue_work_after<W: Work>(this: &Arc<W>, delay_ms: u32) {
         // SAFETY: The function only computes.
         let delay = unsafe { kernel::bindings::__msecs_to_jiffies(delay_ms) };
-        Self::queue(this, |worker| &worker.timer, delay);
+        Self::queue(this, |worker| &worker.timer, &this.worker().queue, delay);
     }
 
-    fn queue<W: Work>(this: &Arc<W>, item: impl Fn(&Self) -> &WorkItem, delay: ffi::c_ulong) {
+    fn queue<W: Work>(
+        this: &Arc<W>,
+        item: impl Fn(&Self) -> &WorkItem,
+        queue: &Workqueue,
+        delay: ffi::c_ulong,
+    ) {
         let worker = this.worker();
         // A queued item holds a reference to `this`, so it must be part of it.
         let at = core::ptr::from_ref(worker).addr();
@@ -317,7 +374,7 @@ impl Worker {
         let kept = Arc::into_raw(this.clone());
         // INVARIANT: It is the same each time: the object that contains the item.
         item.target.store(kept.cast_mut().cast(), Ordering::Relaxed);
-        let queue = worker.queue.0.as_ptr();
+        let queue = queue.as_raw();
         // CAST: It stands for the CPU that this runs on.
         let cpu = cbindings::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
         // SAFETY: The initialiser of `WorkItem::new` has run, and the reference just taken keeps
@@ -336,7 +393,7 @@ impl Worker {
     /// [`ModuleQueue`] is dropped. May be called in any context.
     pub fn disable<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
-        for item in [&worker.work, &worker.timer] {
+        for item in [&worker.work, &worker.timer, &worker.long] {
             // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
             if unsafe { cbindings::disable_delayed_work(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
@@ -349,7 +406,7 @@ impl Worker {
     /// be called by [`Work::run`] of the same object.
     pub fn disable_sync<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
-        for item in [&worker.work, &worker.timer] {
+        for item in [&worker.work, &worker.timer, &worker.long] {
             // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
             if unsafe { cbindings::disable_delayed_work_sync(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
@@ -380,13 +437,18 @@ unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     W::run(this);
 }
 
-/// Creates the `Worker` of a type. Its work items have a lock class of their own:
-/// lockdep distinguishes those of one type from those of another, which may wait for them.
+/// Creates the `Worker` of a type, with a workqueue, and maybe one for long work. Its work items
+/// have a lock class of their own: lockdep distinguishes those of one type from those of another,
+/// which may wait for them.
 #[macro_export]
 macro_rules! new_worker {
     ($work:ty, $queue:expr) => {
+        $crate::new_worker!($work, $queue, None)
+    };
+    ($work:ty, $queue:expr, $long_queue:expr) => {
         $crate::work::Worker::new::<$work>(
             $queue,
+            $long_queue,
             ::kernel::c_str!(::core::concat!(::core::file!(), ":", ::core::line!())),
             ::kernel::static_lock_class!(),
         )

@@ -16,9 +16,9 @@
 //! The LLP is a type parameter of them all ([`llp`]), and a module of its own: [`tcp`], [`sctp`].
 //!
 //! Each of `Acceptor`, `Request`, `Qp` and `ClosingConn` has a worker on the module's workqueue, a
-//! `Qp` of a process on one that has no priority. The worker is the only user of its socket, and a
-//! mutex around the state of the worker. A socket's events queue the work that its [`event_target`]
-//! points at.
+//! `Qp` of a process on one that has no priority, and one that has much to do goes on in a third.
+//! The worker is the only user of its socket, and there is a mutex around the state of the worker.
+//! A socket's events queue the work that its [`event_target`] points at.
 //!
 //! # Locks
 //!
@@ -96,7 +96,11 @@ impl kernel::Module for Iwarp {
         socket::sctp::check_addresses().inspect_err(|_| {
             pr_err!("sctp_addresses has something that is no address of a host\n")
         })?;
-        let service = provider::work::ModuleQueue::start(c_str!("iwarp"), c_str!("iwarp-user"))?;
+        let service = provider::work::ModuleQueue::start(
+            c_str!("iwarp"),
+            c_str!("iwarp-long"),
+            c_str!("iwarp-user"),
+        )?;
         Ok(Self {
             _tcp: provider::RdmaLinkType::new(module)?,
             _sctp: provider::RdmaLinkType::new(module)?,

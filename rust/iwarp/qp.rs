@@ -83,7 +83,13 @@ use provider::{
 use rdmap::cm;
 
 /// Rounds of the worker in a row before other work runs.
-const ROUND_BUDGET: usize = 8;
+///
+/// The workqueue has the priority of interrupt handlers, nearly, so whatever else is to run on this
+/// CPU waits meanwhile: the handlers of completions, and the consumer's threads. A round moves up
+/// to 64 KiB in each direction. A queue pair that has more to do than these goes on in the
+/// workqueue for long work, where it has as much of a CPU as they have, until it has nothing more
+/// to do.
+const ROUND_BUDGET: usize = 4;
 
 /// The interval of polling a connection that waits, even without an event, in milliseconds.
 const POLL_MS: u32 = 1_000;
@@ -193,13 +199,19 @@ impl<L: Llp> Qp<L> {
         closing_conns: Arc<ClosingConns<L>>,
         pd: region::ProtectionDomain,
     ) -> Result<Arc<Self>> {
-        let (queue, charge, flags) = match queues.is_of_process() {
+        let (queue, long_queue, charge, flags) = match queues.is_of_process() {
             true => (
                 work::module_user_queue()?,
+                None,
                 MemoryCharge::caller(),
                 GFP_KERNEL_ACCOUNT,
             ),
-            false => (work::module_queue()?, MemoryCharge::nobody(), GFP_KERNEL),
+            false => (
+                work::module_queue()?,
+                Some(work::module_long_queue()?),
+                MemoryCharge::nobody(),
+                GFP_KERNEL,
+            ),
         };
         let inner = Inner {
             phase: Phase::Unbound,
@@ -218,7 +230,7 @@ impl<L: Llp> Qp<L> {
                 access: AtomicU32::new(0),
                 look_ms: AtomicU32::new(LOOK_MS[0]),
                 inner <- new_mutex!(inner, "iwarp_qp"),
-                worker <- new_worker!(Self, queue),
+                worker <- new_worker!(Self, queue, long_queue),
             }),
             flags,
         )
@@ -559,11 +571,15 @@ impl<L: Llp> Work for Qp<L> {
             let mut inner = this.inner.lock();
             match this.charge.apply(|| Self::step(&this, &mut inner)) {
                 Next::Step => {}
-                Next::Wait(None) => return,
-                Next::Wait(Some(milliseconds)) => {
-                    return Worker::queue_work_after(&this, milliseconds);
+                Next::Wait(after) => {
+                    Worker::end_long_work(&this);
+                    if let Some(milliseconds) = after {
+                        Worker::queue_work_after(&this, milliseconds);
+                    }
+                    return;
                 }
                 Next::End(cause) => {
+                    Worker::end_long_work(&this);
                     let more = Self::end(&this, &mut inner, cause);
                     if !core::mem::replace(&mut inner.has_told_last, true)
                         && this.queues.shared_receives().is_some()
@@ -574,7 +590,7 @@ impl<L: Llp> Work for Qp<L> {
                 }
             }
         }
-        Worker::queue_work(&this);
+        Worker::queue_long_work(&this);
     }
 }
 
