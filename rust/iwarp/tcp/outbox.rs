@@ -5,7 +5,10 @@
 //!
 //! The payload is copied before its CRC is computed. Memory of a consumer, such as a page of a file
 //! that is being written back, may change at any time, and the CRC must match the octets that are
-//! sent. Large amounts are copied to pages that TCP sends from; small ones TCP copies once more.
+//! sent. TCP sends from the pages that they are copied to, or copies small amounts once more.
+//!
+//! A connection has these pages once it has sent much at a time, and gives them back when it has
+//! been idle. Before that, and without memory for them, a small buffer takes their place.
 //!
 //! Without a CRC it is copied, too. TCP could send from the pages of the consumer, but then nobody
 //! would know when these may change: when a request may complete, and when an STag that the peer
@@ -33,8 +36,12 @@ use socket::{
     Then, //
 };
 
-/// Octets that are made before they are handed over, about.
+/// Octets that are made before they are handed over, about, where there is space for them.
 const FLUSH_OCTETS: usize = 65_536;
+
+/// The octets of the buffer that a connection always has: enough for what a peer sends of its own
+/// accord at a time, if it transfers nothing.
+const BUFFER_OCTETS: usize = 16_384;
 
 /// The greatest length of an FPDU in octets, markers included.
 const MAX_FPDU: usize = 66_560;
@@ -43,10 +50,16 @@ const MAX_FPDU: usize = 66_560;
 const FPDU_OVERHEAD: usize = 9;
 
 /// Octets handed over in a row from which on it is cheaper to let TCP refer to pages.
-const SPLICE_MIN: usize = 16_384;
+const SPLICE_MIN: usize = 4_096;
 
 /// The octets of each [`Pages`], enough for two calls.
 const SET_OCTETS: usize = 131_072;
+
+/// The octets that a set has at least when it is chosen.
+const SET_MIN: usize = 32_768;
+
+/// The time without a large amount after which pages are freed, in milliseconds.
+const KEEP_MS: i64 = 1_000;
 
 /// The greatest number of [`Pages`], which limits what TCP may refer to at a time.
 const MAX_SETS: usize = 8;
@@ -55,7 +68,7 @@ const MAX_SETS: usize = 8;
 pub(super) struct Outbox {
     // Octets that TCP copies.
     octets: KVVec<u8>,
-    // Octets that TCP refers to, allocated on demand.
+    // Octets that TCP may refer to, allocated on demand.
     sets: KVec<Pages>,
     // The set that is filled; `None` if `octets` are.
     set: Option<usize>,
@@ -64,6 +77,8 @@ pub(super) struct Outbox {
     filled: usize,
     // Octets handed over since nothing waited.
     flushed: usize,
+    // The time when a large amount was handed over last.
+    busy_at: Instant<Monotonic>,
     // The ULPDU of an FPDU that markers divide.
     scratch: KVVec<u8>,
     at: Position,
@@ -75,12 +90,20 @@ impl Outbox {
     /// FPDUs have one. Sleeps.
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
-            octets: KVVec::from_elem(0, FLUSH_OCTETS + MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
+            octets: KVVec::from_elem(
+                0,
+                match markers {
+                    true => FLUSH_OCTETS + MAX_FPDU,
+                    false => BUFFER_OCTETS,
+                },
+                GFP_KERNEL_ACCOUNT,
+            )?,
             sets: KVec::with_capacity(MAX_SETS, GFP_KERNEL_ACCOUNT)?,
             set: None,
             start: 0,
             filled: 0,
             flushed: 0,
+            busy_at: Instant::now(),
             scratch: match markers {
                 true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
                 false => KVVec::new(),
@@ -106,10 +129,13 @@ impl Outbox {
 
     /// Returns the length of the longest ULPDU that there is space for.
     pub(super) fn max_ulpdu(&self) -> u32 {
-        let Some(set) = self.set.and_then(|set| self.sets.get(set)) else {
-            return u32::MAX;
+        let room = match self.set.and_then(|set| self.sets.get(set)) {
+            Some(set) => set.left(),
+            // With markers there is space for one of any length behind so many others.
+            None if !self.scratch.is_empty() => return u32::MAX,
+            None => self.octets.len(),
         };
-        let room = set.left().saturating_sub(self.filled);
+        let room = room.saturating_sub(self.filled);
         u32::try_from(room.saturating_sub(FPDU_OVERHEAD)).unwrap_or(u32::MAX)
     }
 
@@ -202,14 +228,20 @@ impl Outbox {
     /// space.
     pub(super) fn flush<E: Events>(&mut self, connection: &mut TcpConn<E>) -> Result {
         while !self.is_empty() {
+            let waiting = self.filled.saturating_sub(self.start);
             let taken = match self.set.and_then(|set| self.sets.get_mut(set)) {
-                Some(set) => {
+                // What TCP has copied a part of is not at the beginning of the free space.
+                Some(set) if self.start == 0 && waiting >= SPLICE_MIN => {
                     let taken = set.splice(connection, self.filled)?;
                     self.filled = self.filled.saturating_sub(taken);
                     taken
                 }
-                None => {
-                    let octets = self.octets.get(self.start..self.filled).ok_or(EINVAL)?;
+                set => {
+                    let octets = match set {
+                        Some(set) => &*set.free_space(),
+                        None => &*self.octets,
+                    };
+                    let octets = octets.get(self.start..self.filled).ok_or(EINVAL)?;
                     let taken = connection.send([SendBuf::from(octets)], Then::Push)?;
                     self.start = self.start.saturating_add(taken).min(self.filled);
                     taken
@@ -219,14 +251,23 @@ impl Outbox {
         }
         self.start = 0;
         self.filled = 0;
-        if self.flushed > 0 {
-            self.set = match self.flushed >= SPLICE_MIN {
-                true => self.next_set(),
-                false => None,
-            };
-            self.flushed = 0;
+        let flushed = core::mem::take(&mut self.flushed);
+        if flushed >= SPLICE_MIN {
+            self.busy_at = Instant::now();
+            self.set = self.next_set();
+        } else if flushed > 0 {
+            self.set = self.set.and_then(|_| self.next_set());
+        } else if self.has_pages() && self.busy_at.elapsed().as_millis() > KEEP_MS {
+            // Those that TCP refers to stay until it does no more.
+            self.sets.clear();
+            self.set = None;
         }
         Ok(())
+    }
+
+    /// Returns whether there are pages to be given back by a later [`flush`](Self::flush).
+    pub(super) fn has_pages(&self) -> bool {
+        !self.sets.is_empty()
     }
 
     /// Returns a set with much space. `None` if TCP refers to too much, if there is no memory, or
@@ -237,7 +278,7 @@ impl Outbox {
         }
         let current = self.set.filter(|&set| {
             let current = self.sets.get(set);
-            current.is_some_and(|current| current.left() >= SPLICE_MIN.saturating_mul(2))
+            current.is_some_and(|current| current.left() >= SET_MIN)
         });
         current
             .or_else(|| self.sets.iter_mut().position(Pages::reclaim))

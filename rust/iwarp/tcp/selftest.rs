@@ -2,6 +2,8 @@
 
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
+mod outbox;
+
 use crate::prelude::*;
 use crate::{
     llp::HalfClosed as _,
@@ -63,6 +65,14 @@ use socket::{
 
 /// The tests, each with its name, which is its claim.
 pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "FPDUs of all lengths arrive as they were made, also where TCP takes them in parts",
+        outbox::fpdus_arrive,
+    ),
+    (
+        "a connection that is idle gives back the pages that it sent from",
+        outbox::pages_are_given_back,
+    ),
     // Shows M-9.
     (
         "a passive side sends nothing but its Reply before an FPDU has arrived",
@@ -180,6 +190,25 @@ fn pause() {
     fsleep(Delta::from_millis(1));
 }
 
+/// Returns both ends of a connection, the second of which has these settings.
+fn connected(settings: &Settings) -> Result<(TcpConn<EventTarget>, TcpConn<EventTarget>)> {
+    let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let (net, events) = (Net::init(), EventTarget::new()?);
+    let listener = Listener::new(&net, here, None, 1, settings, events.clone())?;
+    let there = listener.local_address()?;
+    let connection = TcpConn::connect(&net, here, there, &SETTINGS, events.clone())?;
+    let mut accepted = None;
+    for _ in 0..TIMEOUT_MS {
+        accepted = listener.accept()?;
+        if accepted.is_some() && connection.state() == ConnState::Open {
+            break;
+        }
+        pause();
+    }
+    let peer = accepted.ok_or(EAGAIN)?.attach(events)?;
+    Ok((connection, peer))
+}
+
 impl Bench {
     /// Creates a stream whose FPDUs have no CRC. `reply` is the frame that the passive side sends
     /// first. Sleeps.
@@ -200,20 +229,7 @@ impl Bench {
         reads: ReadLimits,
         consumer: Consumer,
     ) -> Result<Self> {
-        let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let (net, events) = (Net::init(), EventTarget::new()?);
-        let listener = Listener::new(&net, here, None, 1, settings, events.clone())?;
-        let there = listener.local_address()?;
-        let connection = TcpConn::connect(&net, here, there, &SETTINGS, events.clone())?;
-        let mut accepted = None;
-        for _ in 0..TIMEOUT_MS {
-            accepted = listener.accept()?;
-            if accepted.is_some() && connection.state() == ConnState::Open {
-                break;
-            }
-            pause();
-        }
-        let peer = accepted.ok_or(EAGAIN)?.attach(events)?;
+        let (connection, peer) = connected(settings)?;
         let agreed = startup::StreamParams {
             crc,
             send_markers: false,
