@@ -8,6 +8,7 @@
 //! it.
 
 use crate::prelude::*;
+use provider::borrowed::Piece;
 use rdmap::{
     cm::{
         clamp_reads,
@@ -206,6 +207,8 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
     type HalfClosed: HalfClosed + Unpin;
     /// A peer that sends nothing more may still receive.
     const HALF_CLOSES: bool;
+    /// It sends [pieces](Self::add_pieces) as they are, while others may write to them.
+    const GATHERS: bool;
 
     /// Returns the order of the peer's segments. Fails after the first time.
     fn order(&mut self) -> Result<Self::Order>;
@@ -230,6 +233,14 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
         header: &[u8],
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result<SendStatus, SendError>;
+
+    /// Adds a segment: `header`, and the octets of `pieces`, which the consumer may write to
+    /// meanwhile. They are not needed any more behind it. For an LLP that [gathers](Self::GATHERS).
+    fn add_pieces<'a>(
+        &mut self,
+        header: &[u8],
+        pieces: impl Iterator<Item = Piece<'a>> + Clone,
     ) -> Result<SendStatus, SendError>;
 
     /// Hands over the added segments. `EAGAIN` if not all were taken: an event will report space.

@@ -485,8 +485,26 @@ fn memory_may_be_of_a_region() -> Result<bool> {
     request.sg_list.runs(6, 10, &mut note)?;
     request.sg_list.runs(30, 80, &mut note)?;
     let beyond = request.sg_list.runs(30, 81, |_| Ok(())).is_err();
+    // Memory that is there without the lock of a region: of the first entry, but no octet more.
+    let list = &request.sg_list;
+    let octets = |(offset, length)| {
+        let pieces = list.local(offset, length)?;
+        Some(pieces.map(|piece| (piece.address().as_ptr().addr(), piece.len())))
+    };
+    let address = local.as_ptr().addr();
+    let mut some = octets((6, 4)).ok_or(EINVAL)?;
+    let alone = some.next() == Some((address + 6, 4)) && some.next().is_none();
+    let none = [(6, 5), (10, 1), (0, 200)]
+        .map(octets)
+        .iter()
+        .all(Option::is_none);
+    let empty = octets((10, 0)).is_some_and(|mut pieces| pieces.next().is_none());
     queues.complete_send(request, Status::Success);
-    Ok(beyond && runs == [(0, 0, 4), (0x1207, 0x1000, 6), (0x1207, 0x1014, 80)])
+    Ok(alone
+        && none
+        && empty
+        && beyond
+        && runs == [(0, 0, 4), (0x1207, 0x1000, 6), (0x1207, 0x1014, 80)])
 }
 
 /// Posts a request, and takes it. An error is one of posting.

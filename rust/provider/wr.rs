@@ -22,6 +22,7 @@ pub use operation::{
 };
 pub(crate) use sg_list::ListOwner;
 pub use sg_list::{
+    LocalPieces,
     Run,
     SgList, //
 };

@@ -172,6 +172,10 @@ pub const TESTS: &[(&str, Test)] = &[
         sctp::chunk_is_whole,
     ),
     (
+        "a chunk that is sent in pieces arrives as one",
+        sctp::pieces_are_one_chunk,
+    ),
+    (
         "what the buffer has no room for of a chunk is next",
         sctp::rest_of_a_chunk_is_next,
     ),

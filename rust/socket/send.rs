@@ -100,7 +100,7 @@ impl SendBuf<'_> {
 ///
 /// # Invariants
 ///
-/// It is empty except during a call of [`Self::send`] or [`Self::splice`].
+/// It is empty except during a call of [`Self::send`], [`Self::splice`] or [`Self::with`].
 pub(crate) struct SendVec {
     list: KVec<cbindings::kvec>,
 }
@@ -151,6 +151,18 @@ impl SendVec {
         let result = total.and_then(|total| unsafe {
             self.sendmsg(socket, total, then, cbindings::MSG_SPLICE_PAGES)
         });
+        self.list.clear();
+        result
+    }
+
+    /// Calls `f` with the list of these octets, and their number.
+    pub(crate) fn with<'a, R>(
+        &mut self,
+        pieces: impl IntoIterator<Item = SendBuf<'a>>,
+        f: impl FnOnce(&mut [cbindings::kvec], usize) -> Result<R>,
+    ) -> Result<R> {
+        let total = self.fill(pieces);
+        let result = total.and_then(|total| f(&mut self.list, total));
         self.list.clear();
         result
     }

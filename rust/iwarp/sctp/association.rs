@@ -9,12 +9,15 @@ use rdmap::sctp::{
     session,
     window, //
 };
-use socket::sctp::{
-    Association,
-    Notification,
-    Received,
-    Sent,
-    Settings, //
+use socket::{
+    sctp::{
+        Association,
+        Notification,
+        Received,
+        Sent,
+        Settings, //
+    },
+    SendBuf, //
 };
 
 /// The greatest length in octets of a chunk's user data, and of a notification.
@@ -245,7 +248,16 @@ impl DdpAssociation {
 
     /// Sends a chunk, which begins with [`Self::ssn`].
     pub(super) fn send_chunk(&mut self, ppid: u32, octets: &[u8]) -> Result<Sent> {
-        let sent = self.association.send(ppid, octets)?;
+        self.send_pieces(ppid, [SendBuf::from(octets)])
+    }
+
+    /// Sends a chunk in pieces, which begins with [`Self::ssn`].
+    pub(super) fn send_pieces<'a>(
+        &mut self,
+        ppid: u32,
+        pieces: impl IntoIterator<Item = SendBuf<'a>> + Clone,
+    ) -> Result<Sent> {
+        let sent = self.association.send_pieces(ppid, pieces)?;
         if sent == Sent::Done {
             self.tx_window.sent();
         }

@@ -23,11 +23,16 @@ use crate::{
         }, //
     }, //
 };
+use core::iter;
+use provider::borrowed::Piece;
 use rdmap::sctp::{
     chunk,
     session, //
 };
-use socket::sctp::Sent;
+use socket::{
+    sctp::Sent,
+    SendBuf, //
+};
 
 /// Segments that are sent in a row, before chunks are received again.
 const SEND_BUDGET: usize = 64;
@@ -81,6 +86,62 @@ impl SctpEstablished {
     fn note_no_space(&mut self) {
         self.no_space_since.get_or_insert_with(Instant::now);
     }
+
+    /// Begins a chunk with its number and `header`. Returns their length, or [`None`] while the
+    /// window is full.
+    fn begin(&mut self, header: &[u8]) -> Result<Option<usize>, llp::SendError> {
+        let Some(ssn) = self.assoc.ssn() else {
+            self.note_no_space();
+            return Ok(None);
+        };
+        let begin = chunk::SSN_LEN.saturating_add(header.len());
+        let chunk = self.scratch.get_mut(..begin);
+        let (to, rest) = chunk
+            .and_then(|chunk| chunk.split_at_mut_checked(chunk::SSN_LEN))
+            .ok_or(llp::SendError::Payload)?;
+        to.copy_from_slice(&ssn.to_be_bytes());
+        rest.copy_from_slice(header);
+        Ok(Some(begin))
+    }
+
+    /// Sends the chunk of which `begin` octets were made, and `length` octets of payload, with
+    /// `pieces` of payload behind them.
+    fn send<'a>(
+        &mut self,
+        begin: usize,
+        length: usize,
+        pieces: impl Iterator<Item = Piece<'a>> + Clone,
+    ) -> Result<llp::SendStatus, llp::SendError> {
+        let made = self.scratch.get(..begin.saturating_add(length));
+        let made = SendBuf::from(made.ok_or(llp::SendError::Payload)?);
+        let payload = pieces.map(|piece| -> SendBuf<'_> { piece.into() });
+        let octets = Iterator::chain(iter::once(made), payload);
+        let all = octets.clone().map(|octets| octets.len()).sum::<usize>();
+        let ulpdu = all.saturating_sub(chunk::SSN_LEN);
+        for _ in 0..MAX_SEND_TRIES {
+            match self.assoc.send_pieces(chunk::PPID_SEGMENT, octets.clone()) {
+                Ok(Sent::Done) => {
+                    self.added = self.added.saturating_add(1);
+                    self.no_space_since = None;
+                    return Ok(llp::SendStatus::Queued);
+                }
+                Ok(Sent::Full) => {
+                    self.no_space_since.get_or_insert_with(Instant::now);
+                    return Ok(llp::SendStatus::NoSpace);
+                }
+                Ok(Sent::TooLong) => {
+                    self.mulpdu = self.assoc.mulpdu();
+                    if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
+                        return Ok(llp::SendStatus::TooLong);
+                    }
+                    // The path MTU has grown again since.
+                }
+                Err(_) => return Err(llp::SendError::Connection),
+            }
+        }
+        // The path is narrower than RFC 5043 allows.
+        Err(llp::SendError::Connection)
+    }
 }
 
 impl llp::EstablishedConn for SctpEstablished {
@@ -89,6 +150,7 @@ impl llp::EstablishedConn for SctpEstablished {
     // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the
     // connection sends.
     const HALF_CLOSES: bool = false;
+    const GATHERS: bool = true;
 
     fn order(&mut self) -> Result<Order> {
         self.order.take().ok_or(EINVAL)
@@ -116,47 +178,26 @@ impl llp::EstablishedConn for SctpEstablished {
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result<llp::SendStatus, llp::SendError> {
-        let Some(ssn) = self.assoc.ssn() else {
-            self.note_no_space();
+        let Some(begin) = self.begin(header)? else {
             return Ok(llp::SendStatus::NoSpace);
         };
-        let begin = chunk::SSN_LEN.saturating_add(header.len());
         let length = usize::try_from(length).map_err(|_| llp::SendError::Payload)?;
         let chunk = self.scratch.get_mut(..begin.saturating_add(length));
         let chunk = chunk.ok_or(llp::SendError::Payload)?;
-        let (to, rest) = chunk
-            .split_at_mut_checked(chunk::SSN_LEN)
-            .ok_or(llp::SendError::Payload)?;
-        to.copy_from_slice(&ssn.to_be_bytes());
-        let (to, rest) = rest
-            .split_at_mut_checked(header.len())
-            .ok_or(llp::SendError::Payload)?;
-        to.copy_from_slice(header);
+        let rest = chunk.get_mut(begin..).ok_or(llp::SendError::Payload)?;
         payload(rest).map_err(|_| llp::SendError::Payload)?;
-        let ulpdu = chunk.len().saturating_sub(chunk::SSN_LEN);
-        for _ in 0..MAX_SEND_TRIES {
-            match self.assoc.send_chunk(chunk::PPID_SEGMENT, chunk) {
-                Ok(Sent::Done) => {
-                    self.added = self.added.saturating_add(1);
-                    self.no_space_since = None;
-                    return Ok(llp::SendStatus::Queued);
-                }
-                Ok(Sent::Full) => {
-                    self.note_no_space();
-                    return Ok(llp::SendStatus::NoSpace);
-                }
-                Ok(Sent::TooLong) => {
-                    self.mulpdu = self.assoc.mulpdu();
-                    if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
-                        return Ok(llp::SendStatus::TooLong);
-                    }
-                    // The path MTU has grown again since.
-                }
-                Err(_) => return Err(llp::SendError::Connection),
-            }
+        self.send(begin, length, iter::empty())
+    }
+
+    fn add_pieces<'a>(
+        &mut self,
+        header: &[u8],
+        pieces: impl Iterator<Item = Piece<'a>> + Clone,
+    ) -> Result<llp::SendStatus, llp::SendError> {
+        match self.begin(header)? {
+            Some(begin) => self.send(begin, 0, pieces),
+            None => Ok(llp::SendStatus::NoSpace),
         }
-        // The path is narrower than RFC 5043 allows.
-        Err(llp::SendError::Connection)
     }
 
     fn flush(&mut self) -> Result {

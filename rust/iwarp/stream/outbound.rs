@@ -193,6 +193,12 @@ impl<O: EstablishedConn> Stream<O> {
                 length,
             } => {
                 let request = self.sends.get(number).ok_or(llp::SendError::Payload)?;
+                // Memory of a region is there under the lock of the region only, which is not taken
+                // outside of a socket's.
+                let local = O::GATHERS.then(|| request.sg_list.local(offset, length));
+                if let Some(pieces) = local.flatten() {
+                    return self.conn.add_pieces(header, pieces);
+                }
                 self.conn.add(header, length, |to| {
                     let mut gather = Gather::new(to);
                     let copy = |run: Run<'_>| gather.run(memory, run);

@@ -14,6 +14,7 @@ use crate::{
     stream::receiver::Handled,
     tcp::outbox::Outbox, //
 };
+use provider::borrowed::Piece;
 use rdmap::{
     fault::LlpError,
     header,
@@ -98,6 +99,8 @@ impl llp::EstablishedConn for TcpEstablished {
     type HalfClosed = HalfClosed;
     // RFC 5044, section 7.2: either half of a connection ends by itself.
     const HALF_CLOSES: bool = true;
+    // See `outbox`.
+    const GATHERS: bool = false;
 
     fn order(&mut self) -> Result<InOrder> {
         Ok(InOrder::new())
@@ -129,6 +132,15 @@ impl llp::EstablishedConn for TcpEstablished {
             Ok(()) => Ok(llp::SendStatus::Queued),
             Err(_) => Err(llp::SendError::Payload),
         }
+    }
+
+    fn add_pieces<'a>(
+        &mut self,
+        header: &[u8],
+        pieces: impl Iterator<Item = Piece<'a>> + Clone,
+    ) -> Result<llp::SendStatus, llp::SendError> {
+        let _ = (header, pieces);
+        Err(llp::SendError::Payload)
     }
 
     fn flush(&mut self) -> Result {

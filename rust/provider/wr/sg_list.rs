@@ -147,6 +147,22 @@ impl SgList {
         self.length == 0
     }
 
+    /// Returns the pieces of `length` octets from `offset`, if all are memory that a consumer in
+    /// the kernel names by the local DMA key.
+    pub fn local(&self, offset: u32, length: u32) -> Option<LocalPieces<'_>> {
+        if self.owner != ListOwner::Kernel || !self.inline.is_empty() {
+            return None;
+        }
+        let pieces = LocalPieces {
+            list: &self.list,
+            skip: offset,
+            left: length,
+        };
+        let mut check = pieces.clone();
+        while check.next().is_some() {}
+        (check.left == 0).then_some(pieces)
+    }
+
     /// Calls `f` with each part of `length` octets from `offset`. `EINVAL` if there are fewer.
     pub fn runs(&self, offset: u32, length: u32, mut f: impl FnMut(Run<'_>) -> Result) -> Result {
         if !self.inline.is_empty() {
@@ -186,5 +202,44 @@ impl SgList {
             0 => Ok(()),
             _ => Err(EINVAL),
         }
+    }
+}
+
+/// The pieces of a part of an [`SgList`] of a consumer in the kernel, up to the first that is not
+/// named by the local DMA key.
+#[derive(Clone)]
+pub struct LocalPieces<'a> {
+    // INVARIANT: As that of `SgList`.
+    list: &'a [cbindings::ib_sge],
+    skip: u32,
+    left: u32,
+}
+
+impl<'a> Iterator for LocalPieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        while self.left > 0 {
+            let (entry, rest) = self.list.split_first()?;
+            self.list = rest;
+            if self.skip >= entry.length {
+                self.skip = self.skip.saturating_sub(entry.length);
+                continue;
+            }
+            if entry.lkey != LOCAL_DMA_LKEY {
+                return None;
+            }
+            let address = entry.addr.checked_add(self.skip.into())?;
+            let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address).ok()?);
+            let address = NonNull::new(address)?;
+            let here = self.left.min(entry.length.saturating_sub(self.skip));
+            self.skip = 0;
+            self.left = self.left.saturating_sub(here);
+            // SAFETY: By the invariant of `list` the consumer keeps the memory until the request is
+            // completed, which takes the list. On a device without DMA of its own, DMA addresses
+            // are memory addresses.
+            return Some(unsafe { Piece::new(address, here) });
+        }
+        None
     }
 }

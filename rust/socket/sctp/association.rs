@@ -8,6 +8,7 @@
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
 use crate::prelude::*;
+use crate::SendBuf;
 use crate::{
     callbacks::{
         CallbackGuard,
@@ -20,6 +21,7 @@ use crate::{
         SendInfo,
         Settings, //
     }, //
+    send::SendVec,
 };
 use core::{
     mem::offset_of,
@@ -74,6 +76,7 @@ pub struct Association<E: Events> {
     /// [`None`] once the callbacks are restored.
     callbacks: Option<(CallbackGuard<E>, WriteSpace<E>)>,
     socket: Socket,
+    vectors: SendVec,
 }
 
 impl<E: Events> Association<E> {
@@ -101,6 +104,7 @@ impl<E: Events> Association<E> {
 
     /// Replaces the callbacks of a socket.
     pub(super) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
+        let vectors = SendVec::new()?;
         // After a failure the socket is released, and so must not have the wait queue entry: the
         // callbacks come first, and are restored again.
         let callbacks = CallbackGuard::new(&socket, events.clone())?;
@@ -108,6 +112,7 @@ impl<E: Events> Association<E> {
             Ok(write_space) => Ok(Self {
                 callbacks: Some((callbacks, write_space)),
                 socket,
+                vectors,
             }),
             Err(error) => {
                 callbacks.restore(&socket);
@@ -184,8 +189,18 @@ impl<E: Events> Association<E> {
     ///
     /// An error is the association's.
     pub fn send(&mut self, ppid: u32, chunk: &[u8]) -> Result<Sent> {
+        self.send_pieces(ppid, [SendBuf::from(chunk)])
+    }
+
+    /// Does the same with a chunk in [at most so many](crate::MAX_PIECES) pieces. Others may write
+    /// to those meanwhile: SCTP has a checksum of what it has copied only.
+    pub fn send_pieces<'a>(
+        &mut self,
+        ppid: u32,
+        pieces: impl IntoIterator<Item = SendBuf<'a>> + Clone,
+    ) -> Result<Sent> {
         loop {
-            return match self.send_chunk(ppid, chunk) {
+            return match self.send_chunk(ppid, pieces.clone()) {
                 Ok(()) => Ok(Sent::Done),
                 Err(error) if error == EAGAIN => {
                     // There may be space since it was refused, which nobody reported.
@@ -202,32 +217,36 @@ impl<E: Events> Association<E> {
         }
     }
 
-    fn send_chunk(&mut self, ppid: u32, chunk: &[u8]) -> Result {
-        let mut vector = cbindings::kvec {
-            iov_base: chunk.as_ptr().cast_mut().cast::<c_void>(),
-            iov_len: chunk.len(),
-        };
+    fn send_chunk<'a>(
+        &mut self,
+        ppid: u32,
+        pieces: impl IntoIterator<Item = SendBuf<'a>>,
+    ) -> Result {
         let mut info = SendInfo::new(ppid);
         let mut message = cbindings::msghdr {
             msg_flags: cbindings::MSG_DONTWAIT | cbindings::MSG_NOSIGNAL,
             ..Default::default()
         };
         info.attach(&mut message);
-        // SAFETY: `self` owns the socket. C reads the octets and `info` during the call, and keeps
-        // no pointer to them.
-        let taken = unsafe {
-            cbindings::kernel_sendmsg(
-                self.socket.as_raw(),
-                &mut message,
-                &mut vector,
-                1,
-                chunk.len(),
-            )
-        };
-        match usize::try_from(taken) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::from_errno(taken)),
-        }
+        let socket = &self.socket;
+        self.vectors.with(pieces, |vectors, total| {
+            // SAFETY: `self` owns the socket. C reads `info`, and the octets that the vectors
+            // describe, `total` together, during the call, and keeps no pointer to them: they came
+            // from `SendBuf` whose lifetime is longer than this call.
+            let taken = unsafe {
+                cbindings::kernel_sendmsg(
+                    socket.as_raw(),
+                    &mut message,
+                    vectors.as_mut_ptr(),
+                    vectors.len(),
+                    total,
+                )
+            };
+            match usize::try_from(taken) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Error::from_errno(taken)),
+            }
+        })
     }
 
     /// Returns the number of octets of user data that SCTP sends in one chunk now, as far as the

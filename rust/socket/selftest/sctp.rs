@@ -25,7 +25,8 @@ use crate::{
         Sent,
         Settings, //
     },
-    Event, //
+    Event,
+    SendBuf, //
 };
 use core::net::{
     IpAddr,
@@ -165,6 +166,27 @@ pub(super) fn chunk_is_whole() -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+pub(super) fn pieces_are_one_chunk() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    let sent = octets(LONGEST)?;
+    // With one that is empty, in the order in which they are there.
+    let (head, rest) = sent.split_at(18);
+    let (middle, last) = rest.split_at(1);
+    let pieces = [head, middle, &[], last].map(SendBuf::from);
+    let taken = near.association.send_pieces(PPID, pieces)?;
+    let received = far.next()?;
+    Ok(taken == Sent::Done
+        && matches!(
+            received,
+            Received::Chunk {
+                len: LONGEST,
+                whole: true,
+                ..
+            }
+        )
+        && far.buffer.as_slice() == sent.as_slice())
 }
 
 pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
