@@ -141,13 +141,16 @@ interop: ## this project's module and the in-tree one on either side: every vers
 	@$(call built,rust)
 	@scripts/enter selftests/interop/interop.py
 
-bench: ## instructions per operation, this project's module beside the in-tree one, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
-	@$(call built,rust)
-	@scripts/enter selftests/measure/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
+# The candidates of a benchmark are those over all devices, or over those that RDMA= names on the command line or in the environment.
+bench_options = --only '$(ONLY)' $(if $(filter file,$(origin RDMA)),,--devices $(RDMA))
 
-bench-time: ## CPU time per operation of client and server, this project's module beside the in-tree one, over each device, and NFS over TCP
+bench: ## instructions per operation: this project's module and the in-tree one over each device (RDMA= chooses), and NFS over TCP; ONLY= workloads; PROFILE=1: who executes them
+	@scripts/build.sh module && nice scripts/enter selftests/iwarp/siw.sh
+	@scripts/enter selftests/measure/bench.py $(bench_options) $(if $(PROFILE),--profile)
+
+bench-time: ## the same in CPU time per operation of client and server, under User-Mode Linux
 	@KERNEL=uml scripts/build.sh module
-	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py
+	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py $(bench_options)
 
 # Under User-Mode Linux, whose times are those of real processors; KERNEL= without a name is the stock kernel, under QEMU.
 hostile: export KERNEL ?= uml

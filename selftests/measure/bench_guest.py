@@ -24,7 +24,7 @@ ADDRESS = "10.0.0.1"
 SYSCTL = Path("/proc/sys/sunrpc")
 
 
-def set_up(inline, rdma, tcp, parameters):
+def set_up(inline, rdma, tcp):
     # Where and when it collapses pages has nothing to do with what is measured.
     Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("never")
     run("modprobe", "-a", "dummy", "rpcrdma", "nfs")
@@ -36,8 +36,6 @@ def set_up(inline, rdma, tcp, parameters):
     # What goes to an own address over TCP or SCTP passes through the loopback interface.
     run("ip", "link", "set", "lo", "mtu", "4500")
     if not tcp:
-        if parameters:
-            run("modprobe", "iwarp", *parameters.split())
         run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
     run(str(SRC / "scripts/vm/nfs-server"), "start")
     run(*make_file("/export"))
@@ -98,14 +96,14 @@ def main():
     parser.add_argument("--rdma", default="rxe", help="the type of the RDMA device")
     parser.add_argument("--tcp", action="store_true", help="NFS over TCP, without an RDMA device")
     parser.add_argument("--inline", type=int, help="inline sizes of client and server; without, the module's own")
-    parser.add_argument("--parameters", default="", help="of iwarp.ko")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--long-path", action="store_true", help="also over a path of a millisecond; not over rxe")
     parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
     options = parser.parse_args()
-    set_up(options.inline, options.rdma, options.tcp, options.parameters)
+    set_up(options.inline, options.rdma, options.tcp)
     results = {}
-    for name, measure in (WORKLOADS | ({} if options.rdma == "rxe" else LONG_PATH)).items():
+    for name, measure in (WORKLOADS | (LONG_PATH if options.long_path else {})).items():
         if options.only not in name:
             continue
         measure(0.1)

@@ -15,13 +15,11 @@ import sys
 
 sys.dont_write_bytecode = True
 
+from candidates import KINDS, TCP, candidates, chosen
 from rig import SRC, boot, fail, write
 
 OUT = SRC / "build/bench/time"
-DEVICES = ("rxe", "iwarp-tcp", "iwarp-sctp", "siw")
-# Name: module, device, more for the guest.
-CANDIDATES = {f"{name} {device}": (module, device, ()) for device in DEVICES for name, module in (("ours", "rust"), ("in-tree", "c"))}
-CANDIDATES["NFS/TCP"] = ("c", "rxe", ("--tcp",))
+CANDIDATES = candidates()
 # On a machine with much else to do a mount fails now and then, also that of the kernel's own module.
 ATTEMPTS = 3
 
@@ -29,12 +27,12 @@ ATTEMPTS = 3
 def samples_of(name, options):
     """Boots a pair for that candidate, and yields the workload and the CPU time for an operation of the client and of the server, in
     microseconds, of each sample, with the load of the host."""
-    module, device, more = CANDIDATES[name]
+    module, device, append, more = CANDIDATES[name]
     command = ["selftests/measure/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
                f"--only='{options.only}'", *more]
     for attempt in range(1, ATTEMPTS + 1):
         succeeded, said = boot("pair", command, "--client", module, "--server", module, "--rdma", device, "--smp", "1", "--cpu-time",
-                               "--limit", str(options.limit))
+                               "--limit", str(options.limit), f"--append={append}")
         if succeeded:
             break
         print(f"cpu_time: the pair of {name} failed, attempt {attempt}: {said[-2000:]}", file=sys.stderr, flush=True)
@@ -83,7 +81,7 @@ def table(samples, names):
             client, server, loads = zip(*(sample[2:] for sample in found))
             rows[name] = spread(client), spread(server), spread([c + s for c, s in zip(client, server)])
             both = rows[name][2]
-            against = [name.replace("ours", "in-tree") if name.startswith("ours") else None, "NFS/TCP" if name != "NFS/TCP" else None]
+            against = [name.replace("ours", "in-tree") if name.startswith("ours") else None, TCP if name != TCP else None]
             rows[name] += (len(found), f"{min(loads):.1f} to {max(loads):.1f}", against)
         for name, (client, server, both, count, load, against) in rows.items():
             ends = "".join(f"{verdict(both, rows[other][2]) if other in rows else '':>12}" for other in against)
@@ -96,19 +94,21 @@ def main():
     parser.add_argument("--samples", type=int, default=2, help="of each workload, each time that a candidate is booted")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--only", default="", help="workloads with this in their name")
-    parser.add_argument("--candidates", nargs="+", choices=list(CANDIDATES), default=list(CANDIDATES))
+    parser.add_argument("--devices", nargs="+", choices=KINDS, default=[], help="candidates over these, and NFS over TCP")
+    parser.add_argument("--candidates", nargs="+", choices=list(CANDIDATES), default=[], help="only these")
     parser.add_argument("--limit", type=int, default=300, help="seconds until a pair is killed")
     options = parser.parse_args()
+    names = options.candidates or chosen(CANDIDATES, options.devices)
     OUT.mkdir(parents=True, exist_ok=True)
     samples = []
     with open(OUT / "samples.tsv", "w") as file:
         for number in range(options.rounds):
-            for name in options.candidates[::-1] if number % 2 else options.candidates:
+            for name in names[::-1] if number % 2 else names:
                 for sample in samples_of(name, options):
                     samples.append((name, *sample))
                     print(*samples[-1], sep="\t", file=file, flush=True)
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    write(OUT, "table.txt", "\n".join(table(samples, options.candidates)) + "\n")
+    write(OUT, "table.txt", "\n".join(table(samples, names)) + "\n")
 
 
 if __name__ == "__main__":
