@@ -249,6 +249,8 @@ fast() {
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
 	gate 'what judges the outcomes of suites' 60 in_root sh -ec 'cd selftests/suites; python3 -B -m unittest -q'
 	gate 'what finds growth' 60 in_root sh -ec 'cd selftests/soak; python3 -B -m unittest -q'
+	gate 'the bars of docs/performance.md are those of their figures' 60 in_root sh -c \
+		'selftests/measure/chart.py docs/measurements/counted.tsv | cmp - docs/measurements/counted.svg'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko iwarp.ko

@@ -44,7 +44,7 @@ def panel(workload, results, x, y):
         colour = next((colour for begin, colour in COLOURS.items() if name.startswith(begin)), "#777777")
         yield (f'<text x="{x + LEFT - 8}" y="{top + 11}" text-anchor="end">{escape(name)}</text>'
                f'<rect x="{x + LEFT}" y="{top}" width="{width:.0f}" height="{BAR - 3}" fill="{colour}"/>'
-               f'<text x="{x + LEFT + width + 5:.0f}" y="{top + 11}">{rate:,.{1 if rate < 1000 else 0}f}</text>')
+               f'<text x="{x + COLUMN - 35}" y="{top + 11}" text-anchor="end">{rate:,.{1 if rate < 1000 else 0}f}</text>')
     bottom = y + 28 + len(rates) * BAR
     yield f'<line x1="{x + LEFT + SCALE}" x2="{x + LEFT + SCALE}" y1="{y + 24}" y2="{bottom}" stroke="black" stroke-dasharray="3 2"/>'
 
