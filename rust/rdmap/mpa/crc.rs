@@ -8,6 +8,9 @@
 
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
+/// The [value](Crc::value) of octets with their correct CRC behind them, whatever they are.
+pub const RESIDUE: u32 = 0x4867_4bc7;
+
 static TABLE: [u32; 256] = table();
 
 /// Computes the effect of each octet on the remainder, at compile time, so it cannot panic later.
@@ -91,5 +94,19 @@ mod tests {
             0xe306_9283
         );
         assert_eq!(Crc::default().value(), 0);
+    }
+
+    #[test]
+    fn octets_with_their_crc_have_the_residue() {
+        for covered in [&b""[..], b"1", b"123456789", &[0xff; 100]] {
+            let crc = Crc::new().update(covered);
+            let field = octets(crc.value());
+            assert_eq!(crc.update(&field).value(), RESIDUE);
+            // Each field but one is wrong.
+            for bit in 0..32 {
+                let wrong = octets(crc.value() ^ (1 << bit));
+                assert_ne!(crc.update(&wrong).value(), RESIDUE);
+            }
+        }
     }
 }
