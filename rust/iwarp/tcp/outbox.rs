@@ -61,8 +61,9 @@ const SET_MIN: usize = 32_768;
 /// The time without a large amount after which pages are freed, in milliseconds.
 const KEEP_MS: i64 = 1_000;
 
-/// The greatest number of [`Pages`], which limits what TCP may refer to at a time.
-const MAX_SETS: usize = 8;
+/// The greatest number of [`Pages`], which limits what TCP may refer to at a time: to what a send
+/// buffer has by default (`tcp_wmem`). TCP would copy what is beyond that, to pages of its own.
+const MAX_SETS: usize = 32;
 
 /// The output buffer of a connection.
 pub(super) struct Outbox {
