@@ -227,7 +227,7 @@ retries_exceeded() {
 # its queue pair here and on the server, and `given_up` to what the log has of earlier ones.
 follow_connection() {
 	connects=$(counter connect_count) local_port=$(counter local_port) given_up=$(given_up_here)
-	pair=$(rdma resource show qp link "$RDMA_DEVICE/1" | grep -v ' pid ' | sed -n 's/.* lqpn \([0-9]*\) rqpn \([0-9]*\) type RC state RTS .*/\1 \2/p')
+	pair=$(rdma resource show qp link "$RDMA_DEVICE/1" | grep -v ' pid ' | sed -n 's/.* lqpn \([0-9]*\) .*rqpn \([0-9]*\) .*type RC .*state RTS.*/\1 \2/p')
 }
 given_up_here() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
 
