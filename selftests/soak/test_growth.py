@@ -58,6 +58,9 @@ class Judges(unittest.TestCase):
     def test_an_object_at_each_other_event_is_within_the_bound(self):
         self.assertEqual(found(slab=[5000 + EVENTS // 2 * i for i in range(16)]), [])
 
+    def test_the_tracker_of_references_keeps_what_was_freed(self):
+        self.assertEqual(growth.bound("slab objects", "kmalloc-32", EVENTS), EVENTS // 2 + 256)
+
     def test_a_queue_pair_that_is_left_once_in_four_samples_grows(self):
         self.assertIn("qp", found(qp=[3 + i // 4 for i in range(16)])[0])
 
