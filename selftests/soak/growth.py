@@ -10,9 +10,10 @@ The samples of the second quarter are compared with those of the last one, and t
 grows if each sample of the last quarter has more than each of the second, so that what goes up and down does not, and if the medians of
 the two differ by more than its bound:
 
-  * threads of the kernel but for the workers that all share, and objects of RDMA devices: 0. The tests leave the same mount and the same server in each
-    sample. Only regions may differ: a connection has as many as its credits need, and gets more with use, so as many as one has.
-  * objects of a slab cache, but for a few that are named below: half of the events between the two quarters. What is left behind at each event would make it twice that.
+  * threads of the kernel but for the workers that all share, and objects of RDMA devices: 0. Each sample finds the same mount, hardly
+    used, and the same server. Only regions may differ: a connection has as many as its credits need.
+  * objects of a slab cache, but for a few that are named below: half of the events between the two quarters. What is left behind at each
+    event would make it twice that.
   * memory: 1 MiB. Between the quarters of 100 minutes there are some hundreds of events, so that is less than a page for each.
 """
 

@@ -6,8 +6,8 @@
 # connections, servers that restart, devices that go. The load: fio with verification, fsx.py, stress-ng, dbench and perftest, all at the
 # same time, over two mounts. A strict device is not for programs, so beside it perftest has an iwarp-tcp device on a network of its own.
 #
-# It goes in rounds. Behind the faults of each one the load ends, its files and the second mount go, and both machines are sampled; in the
-# end ../soak/growth.py judges the samples. A pair; ../suites/loads.sh has unpacked stress-ng and dbench. SOAK_FAULTS= in each round on
+# It goes in rounds. Behind the faults of each one the load ends, its files and its mounts go, and both machines are sampled; in the
+# end ../soak/growth.py judges the samples. A third mount lasts, and is hardly used: a connection gets more memory with use. A pair; ../suites/loads.sh has unpacked stress-ng and dbench. SOAK_FAULTS= in each round on
 # either side.
 
 . ./lib.sh
@@ -17,8 +17,8 @@ has_layer /src/build/loads || cannot_run "selftests/suites/loads.sh has unpacked
 
 minutes=${SOAK_MINUTES:-100} seed=${SEED:-1}
 faults=${SOAK_FAULTS:-$((4 + minutes / 10))}
-second=/mnt/second here=/vm/soak going=/tmp/soak-goes-on
-mkdir -p $second $here
+second=/mnt/second lasting=/mnt/lasting here=/vm/soak going=/tmp/soak-goes-on
+mkdir -p $second $lasting $here
 # Their results outlive a machine that dies.
 growth=$PWD/../soak/growth.py
 
@@ -29,6 +29,10 @@ both() { eval "$*" && on_server "$*"; }
 mount_second() {
 	local mnt=$second
 	mount_nfs 3 nconnect=2
+}
+mount_lasting() {
+	local mnt=$lasting
+	mount_nfs 4.1
 }
 
 # Where perftest's server is.
@@ -65,6 +69,7 @@ stress() {
 	echo "$stressor $status" >>$here/stressors
 	[ $status -eq 0 ] || [ $status -eq 3 ] || [ $status -eq 4 ]
 }
+hardly_any_use() { echo "$round" >$lasting/little/file && sync $lasting/little/file && sleep 1 && stat $lasting/little/file; }
 clients_of_a_server() { dbench -D $second/dbench -t 4 2; }
 
 # A program breaks off when its device goes, so these may fail during faults; but they end, and leave nothing.
@@ -151,7 +156,7 @@ keep_logs() {
 }
 
 a_round() {
-	if ! mount_second || ! mkdir -p "$mnt"/{direct,cached,stress} $second/{fsx,dbench}; then
+	if ! mount_nfs 4.2 || ! mount_second || ! mkdir -p "$mnt"/{direct,cached,stress} $second/{fsx,dbench} $lasting/little; then
 		echo "round $round: cannot begin" >>$here/failures
 		return
 	fi
@@ -161,6 +166,7 @@ a_round() {
 	repeat direct io_directly &
 	repeat cached io_by_cache &
 	repeat fsx any_use &
+	repeat little hardly_any_use &
 	repeat stress stress &
 	repeat dbench clients_of_a_server &
 	repeat programs uses_program &
@@ -170,7 +176,7 @@ a_round() {
 	rm -f $going
 	pkill -x 'ib_.*_bw'
 	wait
-	if ! rm -rf "${mnt:?}"/* || ! umount $second || ! df "$mnt" || ! nothing_left; then echo "round $round: cannot end" >>$here/failures; fi
+	if ! rm -rf "${mnt:?}"/* || ! umount $second "$mnt" || ! df $lasting || ! nothing_left; then echo "round $round: cannot end" >>$here/failures; fi
 	sample
 	keep_logs
 } >$here/round.log 2>&1
@@ -192,7 +198,7 @@ most_happened() { echo "$met of $((2 * faults * round))"; [ $((10 * met)) -ge $(
 each_ran() {
 	local name count=0
 	sort $here/times | uniq -c
-	for name in direct cached fsx stress dbench programs; do
+	for name in direct cached fsx little stress dbench programs; do
 		[ "$(awk -v name=$name '$1 == name { sum += $2 } END { print sum + 0 }' $here/times)" -ge "$round" ] || return
 	done
 	for name in "${stressors[@]}"; do ! grep -qx "$name 0" $here/stressors || count=$((count + 1)); done
@@ -201,7 +207,7 @@ each_ran() {
 	for name in "${programs[@]}"; do grep -c "$name" $here/programs || return; done
 }
 does_not_grow() { "$growth" judge $((2 * faults)) <"$here/$1"; }
-nothing_is_held() { umount "$mnt" && timeout 60 rdma link del "$RDMA_DEVICE" && restore_device; }
+nothing_is_held() { umount $lasting && timeout 60 rdma link del "$RDMA_DEVICE" && restore_device; }
 
 echo "# SEED=$seed SOAK_FAULTS=$faults SOAK_MINUTES=$minutes"
 rm -rf ${here:?}/*
@@ -209,7 +215,7 @@ exec 4>&1
 checks=6
 [ -z "$STRICT" ] || checks=7
 plan $checks
-mount_nfs 4.2 || exit
+mount_lasting || exit
 soak
 check "no data is lost" data_is_whole
 check "most faults happened" most_happened
