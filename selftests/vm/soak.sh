@@ -6,9 +6,9 @@
 # connections, servers that restart, devices that go. The load: fio with verification, fsx.py, stress-ng, dbench and perftest, all at the
 # same time, over two mounts. A strict device is not for programs, so beside it perftest has an iwarp-tcp device on a network of its own.
 #
-# It goes in rounds. Behind the faults of each one the load ends, its files and its mounts go, and both machines are sampled; in the
-# end ../soak/growth.py judges the samples. A third mount lasts, and is hardly used: a connection gets more memory with use. A pair; ../suites/loads.sh has unpacked stress-ng and dbench. SOAK_FAULTS= in each round on
-# either side.
+# It goes in rounds. Behind the faults of each one the load ends, its files and its mounts go, and both machines are sampled; in the end
+# ../soak/growth.py judges the samples. A third mount lasts, and is hardly used: a connection gets more memory with use. A pair;
+# ../suites/loads.sh has unpacked stress-ng and dbench. SOAK_FAULTS= in each round on either side.
 
 . ./lib.sh
 . ./programs.sh
