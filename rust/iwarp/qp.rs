@@ -85,10 +85,10 @@ use rdmap::cm;
 /// Rounds of the worker in a row before other work runs.
 ///
 /// The workqueue has the priority of interrupt handlers, nearly, so whatever else is to run on this
-/// CPU waits meanwhile: the handlers of completions, and the consumer's threads. A round moves up
-/// to 64 KiB in each direction. A queue pair that has more to do than these goes on in the
-/// workqueue for long work, where it has as much of a CPU as they have, until it has nothing more
-/// to do.
+/// CPU waits meanwhile: the handlers of completions, and the consumer's threads. A round moves
+/// about 64 KiB in each direction over TCP, and over SCTP as many chunks as its budgets say. A
+/// queue pair that has more to do than these goes on in the workqueue for long work, where it has
+/// as much of a CPU as they have, until it has nothing more to do.
 const ROUND_BUDGET: usize = 4;
 
 /// The interval of polling a connection that waits, even without an event, in milliseconds.

@@ -54,10 +54,6 @@ impl<'a> Gather<'a> {
 impl<O: EstablishedConn> Stream<O> {
     /// Sends segments, as many as there is space for, in one call. Returns whether there may be
     /// more. An error is one of the connection.
-    ///
-    /// Several calls made WRITEs of 1 MiB take a tenth more instructions where both ends are on one
-    /// machine. Probably more was then under way, before the peer ran, than TCP may refer to, and
-    /// octets beyond that are copied once more.
     pub(super) fn send(
         &mut self,
         shared: &DeviceState,

@@ -58,7 +58,7 @@ const SET_OCTETS: usize = 131_072;
 /// The octets that a set has at least when it is chosen.
 const SET_MIN: usize = 32_768;
 
-/// The time without a large amount after which pages are freed, in milliseconds.
+/// The time after which pages are freed that were not used meanwhile, in milliseconds.
 const KEEP_MS: i64 = 1_000;
 
 /// The greatest number of [`Pages`], which limits what TCP may refer to at a time: to what a send
@@ -73,6 +73,10 @@ pub(super) struct Outbox {
     sets: KVec<Pages>,
     // The set that is filled; `None` if `octets` are.
     set: Option<usize>,
+    // How many of the sets were used since `looked_at`: the first ones, as a free one at the
+    // beginning is preferred.
+    used: usize,
+    looked_at: Instant<Monotonic>,
     // The range that waits, in `octets`, or in the free space of the set.
     start: usize,
     filled: usize,
@@ -105,6 +109,8 @@ impl Outbox {
             filled: 0,
             flushed: 0,
             busy_at: Instant::now(),
+            used: 0,
+            looked_at: Instant::now(),
             scratch: match markers {
                 true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
                 false => KVVec::new(),
@@ -256,6 +262,7 @@ impl Outbox {
         if flushed >= SPLICE_MIN {
             self.busy_at = Instant::now();
             self.set = self.next_set();
+            self.free_unused_sets();
         } else if flushed > 0 {
             self.set = self.set.and_then(|_| self.next_set());
         } else if self.has_pages() && self.busy_at.elapsed().as_millis() > KEEP_MS {
@@ -264,6 +271,18 @@ impl Outbox {
             self.set = None;
         }
         Ok(())
+    }
+
+    /// Frees the sets that were not used for a while, so that a peer cannot have them kept by a
+    /// little traffic. The set that is filled was used.
+    fn free_unused_sets(&mut self) {
+        let in_use = self.set.map_or(0, |set| set.saturating_add(1));
+        self.used = self.used.max(in_use);
+        if (self.busy_at - self.looked_at).as_millis() > KEEP_MS {
+            self.sets.truncate(self.used);
+            self.used = in_use;
+            self.looked_at = self.busy_at;
+        }
     }
 
     /// Returns whether there are pages to be given back by a later [`flush`](Self::flush).
