@@ -30,8 +30,10 @@ PF_KTHREAD = 0x200000
 OBJECTS = ("qp", "cq", "pd", "mr", "cm_id", "ctx", "srq")
 # Regions that a connection may have, for 128 credits, and those of one more RPC.
 REGIONS = 128 + 44
-# The kernel's tracker of references to network namespaces keeps the last 128 that were freed, of each of two kinds; sockets have one each.
-FREED_TRACKERS = {"kmalloc-32": 2 * 128}
+# What the kernel's own checks fill up in time. The tracker of references to network namespaces keeps the last 128 that were freed, of each
+# of two kinds; sockets have one each. The debugging of DMA has up to a node for each of the 512 Receives of ib_mad, whose buffers get
+# around in memory.
+OF_CHECKS = {"kmalloc-32": 2 * 128, "radix_tree_node": 512}
 # KiB.
 MEMORY = 1024
 # What is there for others that are counted: objects of kmemleak and of debugobjects, one for each object that these watch; areas of
@@ -140,7 +142,7 @@ def quarters(values):
 def bound(kind, name, events):
     """Returns by how much such a number may grow while so many events happened."""
     if kind == "slab objects":
-        return events // 2 + FREED_TRACKERS.get(name, 0)
+        return events // 2 + OF_CHECKS.get(name, 0)
     if kind == "memory":
         return MEMORY
     return REGIONS if name == "mr" else 0
