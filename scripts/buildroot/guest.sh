@@ -30,6 +30,6 @@ mkdir -p etc/alternatives
 alternative /usr/bin/awk /usr/bin/mawk
 
 chown 101 var/lib/nfs var/lib/nfs/sm var/lib/nfs/sm.bak 2>/dev/null || true
-touch var/lib/nfs/{etab,rmtab,state,export-lock}
+touch etc/exports var/lib/nfs/{etab,rmtab,state,export-lock}
 mkdir -p src kernel cache mnt vm export
 depmod -b /guest "$release"
