@@ -38,7 +38,8 @@
 //! ```
 //!
 //! 1. The consumer wants it: the state is `Closing` or `Error`, or the queue pair is destroyed. The
-//!    connection is half-closed; over TCP only if the state has been `Closing`, else aborted.
+//!    connection is half-closed; over TCP only if the state has been `Closing`, or the queue pair
+//!    is of a process, else aborted.
 //! 2. The stream has ended in order, or this end has sent a Terminate: half-closed.
 //! 3. The stream has ended in another way, or a completion queue has overrun: aborted.
 //!
@@ -408,8 +409,11 @@ impl<L: Llp> Qp<L> {
     fn end(this: &Arc<Self>, inner: &mut Inner<L>, cause: EndCause) -> bool {
         // A consumer that closes and drains its queues wants the error state right behind, and the
         // worker may not have run in between. Requests that completed until then are to arrive all
-        // the same.
-        let at_once = this.state() != QpState::Closing && !this.closed.load(Ordering::Relaxed);
+        // the same. Those of a process, too, which may end, or destroy its queue pair, as soon as
+        // they are complete: elsewhere that says that they have arrived.
+        let at_once = this.state() != QpState::Closing
+            && !this.closed.load(Ordering::Relaxed)
+            && !this.queues.is_of_process();
         this.set_state(QpState::Error);
         let limit = match inner.phase {
             Phase::Over if this.queues.is_of_process() => LOOK_LIMIT,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Behaviour that correct programs rely on: who may send first, Writes with nothing behind them, events.
+//! Behaviour that correct programs rely on: who may send first, Writes with nothing behind them,
+//! Sends before the end, events.
 
 use std::fs::File;
 use std::io::Read;
@@ -34,6 +35,7 @@ cases![
     accepting_end_sends_first,
     lone_writes_arrive,
     unsignalled_requests_are_sent,
+    complete_sends_arrive,
     refused_read_says_so,
     events_are_not_lost,
     events_come_once,
@@ -166,6 +168,45 @@ fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
             "the last one is written",
             (completion.id, completion.status) == (100, SUCCESS),
         )?;
+    }
+    Ok(())
+}
+
+/// Sends that are complete arrive, although their queue pair goes right behind: many programs end then.
+fn complete_sends_arrive(device: &Device) -> Outcome {
+    const COUNT: u64 = 16;
+    let len = 16 * PAGE as u32;
+    for round in 0..10 {
+        let (mut client, mut server) = pair(device, 32)?;
+        let here = client.qp.context.buffer(len as usize, LOCAL_WRITE)?;
+        let there = Arc::new(server.qp.context.buffer(len as usize, LOCAL_WRITE)?);
+        for id in 0..COUNT {
+            server.qp.receive_into(id, &there, 0, len);
+        }
+        let list = [here.sge(0, len)];
+        for id in 0..COUNT {
+            client.qp.post(entry::request(id, entry::SEND, &list))?;
+        }
+        for id in 0..COUNT {
+            let completion = client.qp.cq.wait()?;
+            expect(
+                &format!("round {round}: {completion:?} is Send {id}"),
+                (completion.id, completion.status) == (id, SUCCESS),
+            )?;
+        }
+        // Not in order, as `disconnect` would be.
+        client
+            .cm
+            .destroy(client.id)
+            .map_err(|errno| format!("DESTROY_ID: errno {errno}"))?;
+        drop(client);
+        for id in 0..COUNT {
+            let completion = server.qp.cq.wait()?;
+            expect(
+                &format!("round {round}: {completion:?} is Receive {id}"),
+                (completion.id, completion.status) == (id, SUCCESS),
+            )?;
+        }
     }
     Ok(())
 }
