@@ -21,6 +21,10 @@ use provider::{
 /// The greatest number of connections of a device that may be closing. Others are aborted.
 const MAX_CLOSING: u32 = 128;
 
+/// From this number on, those of processes are aborted: they leave places to consumers in the
+/// kernel, however many connections they end.
+const MAX_BESIDE_KERNEL: u32 = 64;
+
 /// The time that a peer has to close, in milliseconds.
 const LINGER_MS: i64 = 3_000;
 
@@ -69,11 +73,15 @@ struct ClosingPermit<L: Llp>(Arc<ClosingConns<L>>);
 
 impl<L: Llp> ClosingPermit<L> {
     /// Takes a place. `ENOSPC` if there is none.
-    fn take(closing_conns: &Arc<ClosingConns<L>>) -> Result<Self> {
+    fn take(closing_conns: &Arc<ClosingConns<L>>, of_process: bool) -> Result<Self> {
+        let most = match of_process {
+            true => MAX_BESIDE_KERNEL,
+            false => MAX_CLOSING,
+        };
         // If it is one too many, the drop gives it back.
         let before = closing_conns.count.fetch_add(1, Ordering::Relaxed);
         let permit = Self(closing_conns.clone());
-        match before < MAX_CLOSING {
+        match before < most {
             true => Ok(permit),
             false => Err(ENOSPC),
         }
@@ -100,10 +108,14 @@ pub(crate) struct ClosingConn<L: Llp> {
 }
 
 impl<L: Llp> ClosingConn<L> {
-    fn new(closing_conns: &Arc<ClosingConns<L>>, events: &Arc<EventTarget>) -> Result<Arc<Self>> {
+    fn new(
+        closing_conns: &Arc<ClosingConns<L>>,
+        events: &Arc<EventTarget>,
+        of_process: bool,
+    ) -> Result<Arc<Self>> {
         let (queue, permit, events) = (
             work::module_queue()?,
-            ClosingPermit::take(closing_conns)?,
+            ClosingPermit::take(closing_conns, of_process)?,
             events.clone(),
         );
         let this = Arc::pin_init(
@@ -122,13 +134,15 @@ impl<L: Llp> ClosingConn<L> {
         Ok(this)
     }
 
-    /// Closes a connection, whose events are delivered through `events` from now on. Sleeps.
+    /// Closes a connection, whose events are delivered through `events` from now on. `of_process`
+    /// says whether its queue pair is of a process. Sleeps.
     pub(crate) fn begin(
         closing_conns: &Arc<ClosingConns<L>>,
         events: &Arc<EventTarget>,
         conn: HalfClosedOf<L>,
+        of_process: bool,
     ) {
-        let Ok(this) = Self::new(closing_conns, events) else {
+        let Ok(this) = Self::new(closing_conns, events, of_process) else {
             events.clear();
             return conn.abort();
         };

@@ -441,7 +441,8 @@ impl<L: Llp> Qp<L> {
                     }
                 };
                 if let (Some(half_closed), Some(events)) = (half_closed, inner.events.take()) {
-                    ClosingConn::begin(&this.closing_conns, &events, half_closed);
+                    let of_process = this.queues.is_of_process();
+                    ClosingConn::begin(&this.closing_conns, &events, half_closed, of_process);
                 }
                 drop(token);
             }
