@@ -26,9 +26,9 @@
 //! Whoever takes the last buffer of the list notes that before the buffer can be posted. So the
 //! Send of that buffer finds it noted, unless a buffer was put back since, which is then in the
 //! list again. Other Sends may find it noted or not, be it that their buffers were taken before, or
-//! from a cell: the Send of the last buffer of the list is there to bring some back. While the list
-//! is empty and a cell is not, Sends ask for completions that could wait. That is rare, as who
-//! takes any buffer looks into the cells first.
+//! from a cell: the Send of the last buffer of the list is there to bring some back. Behind the
+//! lock, if a cell has a buffer then the list has at least the reserve: buffers go into cells only
+//! once the reserve is full, and who takes one of the reserve has found all cells empty.
 //!
 //! # Transfers
 //!
