@@ -4,6 +4,7 @@
 //! tests of the driver.
 
 mod consumer;
+mod region;
 mod user;
 
 pub use consumer::{
@@ -28,10 +29,7 @@ use crate::{
         Queues, //
     },
     region::{
-        Access,
         ProtectionDomain,
-        Region,
-        Registration,
         LOCAL_DMA_LKEY, //
     },
     registry::{
@@ -51,13 +49,10 @@ use crate::{
         Status, //
     }, //
 };
-use core::{
-    cell::UnsafeCell,
-    ptr::{
-        null_mut,
-        without_provenance_mut,
-        NonNull, //
-    }, //
+use core::ptr::{
+    null_mut,
+    without_provenance_mut,
+    NonNull, //
 };
 use kernel::{
     prelude::*,
@@ -107,11 +102,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     (
         "a region that is registered again has the pages that were mapped last",
-        region_keeps_its_pages,
+        region::region_keeps_its_pages,
     ),
     (
         "memory that is mapped before an earlier registration had its turn is not registered",
-        mapping_before_its_turn_is_not_registered,
+        region::mapping_before_its_turn_is_not_registered,
     ),
     // Shows T9.
     (
@@ -134,7 +129,7 @@ pub const TESTS: &[(&str, Test)] = &[
     // Shows X5.1-3.
     (
         "a number is changed where it is registered and aligned, and nowhere else",
-        only_aligned_numbers_change,
+        region::only_aligned_numbers_change,
     ),
     // Shows X6.3-2, X6.4-1.
     (
@@ -365,56 +360,6 @@ fn lost_completion_is_noticed() -> Result<bool> {
     Ok(full && queues.has_overrun() && !other.has_overrun() && !later.has_overrun())
 }
 
-/// Returns a registration of the page that was mapped last.
-fn registration(region: &Region) -> Registration {
-    Registration {
-        key: 7,
-        base: 0,
-        length: 4096,
-        mapping: region.mapping(),
-        ..Default::default()
-    }
-}
-
-/// Returns the address of the first registered octet. Nobody accesses that memory.
-fn first_octet(region: &Region) -> Result<usize> {
-    let mut found = 0;
-    region.access(7, 0, 1, Access::Read, |piece| {
-        found = piece.address().addr().get();
-        Ok(())
-    })?;
-    Ok(found)
-}
-
-fn region_keeps_its_pages() -> Result<bool> {
-    let region = Region::new(ProtectionDomain(1), 2)?;
-    let register = || -> Result<usize> {
-        region.invalidate();
-        region.register(registration(&region))?;
-        first_octet(&region)
-    };
-    let (first, second) = (0x10000, 0x20000);
-    region.map_pages(&[first])?;
-    let mut found = KVec::with_capacity(4, GFP_KERNEL)?;
-    found.push(register()?, GFP_KERNEL)?;
-    region.map_pages(&[second])?;
-    for _ in 0..3 {
-        found.push(register()?, GFP_KERNEL)?;
-    }
-    Ok(*found == [0x10000, 0x20000, 0x20000, 0x20000])
-}
-
-fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
-    let region = Region::new(ProtectionDomain(1), 2)?;
-    region.map_pages(&[0x10000])?;
-    let first = registration(&region);
-    region.map_pages(&[0x20000])?;
-    let refused = region.register(first) == Err(EINVAL);
-    let nothing = first_octet(&region) == Err(ENOENT);
-    region.register(registration(&region))?;
-    Ok(refused && nothing && first_octet(&region)? == 0x20000)
-}
-
 fn queue_pair_is_the_consumers() -> Result<bool> {
     let qp = |address| NonNull::new(without_provenance_mut(address)).ok_or(EINVAL);
     let (own, other) = (qp(0x1000)?, qp(0x2000)?);
@@ -613,51 +558,6 @@ fn atomic_operations_are_those_of_verbs() -> Result<bool> {
         }
     }
     Ok(good)
-}
-
-fn only_aligned_numbers_change() -> Result<bool> {
-    const NUMBERS: usize = 8;
-    let numbers = KBox::new(UnsafeCell::new([0_u64; NUMBERS]), GFP_KERNEL)?;
-    let region = Region::new(ProtectionDomain(1), 1)?;
-    region.map_pages(&[u64::try_from(numbers.get().expose_provenance())?])?;
-    let length = u64::try_from(8 * NUMBERS)?;
-    region.register(Registration {
-        length,
-        ..registration(&region)
-    })?;
-    let without_right = region.update(7, 0, |original| original + 1) == Err(ENOENT);
-    region.invalidate();
-    let granted = Registration {
-        length,
-        remote_atomic: true,
-        ..registration(&region)
-    };
-    region.register(granted)?;
-    let read_only = region.update(7, 0, |original| original + 1) == Err(ENOENT);
-    region.invalidate();
-    region.register(Registration {
-        local_write: true,
-        ..granted
-    })?;
-    let add = |offset, by: u64| region.update(7, offset, |original| original.wrapping_add(by));
-    let last = length - 8;
-    let values = [add(8, 5), add(8, u64::MAX), add(last, 7), add(last, 1)];
-    let changed = values == [Ok(0), Ok(5), Ok(0), Ok(7)];
-    let misaligned = (1..8).all(|offset| add(offset, 1) == Err(EINVAL));
-    let beyond = [last + 1, last + 8, u64::MAX - 7].map(|offset| add(offset, 1));
-    let other_key = region.update(6, 0, |original| original + 1);
-    let outside = beyond.iter().all(Result::is_err) && other_key == Err(ENOENT);
-    // The region is invalid before its memory goes.
-    region.invalidate();
-    let gone = add(0, 1) == Err(ENOENT);
-    let found = KBox::into_inner(numbers).into_inner();
-    Ok(without_right
-        && read_only
-        && changed
-        && misaligned
-        && outside
-        && gone
-        && found == [0, 4, 0, 0, 0, 0, 0, 8])
 }
 
 fn immediate_data_completes_a_receive() -> Result<bool> {
