@@ -26,7 +26,7 @@ container() {
 		on_server "ip route replace 10.0.$2.0/24 via $CLIENT_ADDR; rm -rf /export/$1" || return
 	ip netns exec "$1" unshare --uts bash -c ". ./lib.sh; hostname $1; mount_nfs $3 ${4:-hard} && mkdir -p $mnt/$1 || exit
 		place=(--directory=$mnt/$1); while :; do verified_io --size=8M --numjobs=2 --loops=1000000; sleep 1; done" >"/vm/$1.log" 2>&1 3>&- 4>&- &
-	until on_server "[ -s /export/$1/verify.0.0 ]"; do
+	until on_server "[ -n \"\$(find /export/$1 -name 'verify-*' -size +0)\" ]"; do
 		sleep 0.2
 		if ! ((--left)) || ! kill -0 $!; then
 			echo "$1 has no I/O"

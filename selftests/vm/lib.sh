@@ -280,10 +280,11 @@ export_freezable() {
 unexport_freezable() { on_server "exportfs -u '*:/export/frozen'; exportfs -f; for _ in {1..40}; do umount /export/frozen && break; sleep 0.5; done; rmmod brd"; }
 
 # verified_io OPTION...: fio writes, and reads back what it wrote. On the debug kernel, which is slow, the size is a quarter of it, but
-# not less than 1M. The array `place` says where to.
+# not less than 1M. The array `place` says where to. The names of its files are new ones: those that a killed fio has left may be those of
+# another user, who alone may remove them.
 place=("--directory=$mnt")
 verified_io() {
-	local options=() option size seed=$RANDOM
+	local options=() option size seed=$SRANDOM status
 	for option; do
 		if [[ $KERNEL = *debug && $option =~ ^--size=([0-9]+)M$ ]]; then
 			size=$((BASH_REMATCH[1] / 4))
@@ -291,9 +292,12 @@ verified_io() {
 		fi
 		options+=("$option")
 	done
-	fio --name=verify "${place[@]}" --rw=randwrite --bsrange=4k-1M --direct=1 \
-		--verify=crc32c --verify_fatal=1 --randseed="$seed" --fallocate=none --unlink=1 "${options[@]}" >/tmp/fio.log 2>&1 ||
-		{ echo "the seed is $seed"; cat /tmp/fio.log; return 1; }
+	fio --name="verify-$seed" "${place[@]}" --rw=randwrite --bsrange=4k-1M --direct=1 --verify=crc32c --verify_fatal=1 \
+		--verify_state_save=0 --randseed="$seed" --fallocate=none --unlink=1 "${options[@]}" >"/tmp/fio-$seed" 2>"/tmp/fio-$seed.errors"
+	status=$?
+	[ $status -eq 0 ] || { echo "the seed is $seed, fio's status $status"; cat "/tmp/fio-$seed.errors"; grep -E 'err= *[1-9]' "/tmp/fio-$seed"; }
+	rm -f "/tmp/fio-$seed" "/tmp/fio-$seed.errors"
+	return $status
 }
 
 # during_io COMMAND...: runs the command during verified I/O; both must succeed. The array `load` has options for the I/O.

@@ -77,6 +77,7 @@ ends_in_use() {
 	# The client would look for the server for longer.
 	kill $busy
 	pkill -KILL -x fio
+	on_server "rm -f /export/verify-*"
 	timeout 60 umount -f -l "$mnt" && timeout 60 tail --pid=$busy -f /dev/null && return $status
 }
 ends() {
