@@ -10,8 +10,10 @@ clear_logs
 
 # kmemleak reports an object that is older than five seconds and did not change between two scans. It refuses to scan if it
 # had to give up. It does not look where the kernel keeps what it is to free after a grace period, which takes five seconds or more, on a
-# busy machine much more. It drops from its report what is freed after all, and a leak stays there.
-scan=$(cat <<-'END'
+# busy machine much more. It drops from its report what is freed after all, and a leak stays there. Then the line about it in the kernel's log
+# goes, too, unless the log reports something else.
+scan="dmesg=$scripts/dmesg.sh"$(cat <<-'END'
+
 	leaks=/sys/kernel/debug/kmemleak
 	for seconds in 12 20 20; do
 		sleep $seconds
@@ -19,7 +21,8 @@ scan=$(cat <<-'END'
 		grep -q . $leaks || break
 	done
 	cat $leaks
-	! grep -q . $leaks
+	! grep -q . $leaks || exit
+	[ -n "$($dmesg | grep -v "kmemleak: [0-9]* new suspected")" ] || dmesg -C
 END
 )
 
