@@ -84,7 +84,9 @@ def profiled(measure, seconds):
         if entry.get("type") != "map":
             continue
         for stack, count in entry["data"].get("@", {}).items():
-            addresses = [int(frame.split()[0], 16) for frame in stack.splitlines() if frame.strip()]
+            # bpftrace may write the ends of lines as two characters.
+            frames = stack.replace("\\n", "\n").replace("\\t", "\t").splitlines()
+            addresses = [int(frame.split()[0], 16) for frame in frames if frame.strip()]
             owner = next((name for address in addresses for name, start, end in modules if start <= address < end),
                          "kernel" if addresses else "user")
             owners[owner] = owners.get(owner, 0) + count
