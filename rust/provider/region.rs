@@ -18,23 +18,16 @@
 //! it has changed in between: it is atomic to those of other regions with the same memory, and to
 //! what this machine does to that.
 
-use crate::{
-    device,
-    driver::Driver,
-    errno_ptr,
-    random,
-    user::{
-        quota::QuotaShare,
-        region::PinnedMemory,
-        Call, //
-    }, //
+mod verbs;
+
+pub(crate) use verbs::{
+    map,
+    IbMr,
+    Operations, //
 };
+
 use core::{
-    marker::PhantomData,
-    ptr::{
-        null_mut,
-        NonNull, //
-    },
+    ptr::NonNull,
     sync::atomic::{
         AtomicU32,
         Ordering, //
@@ -42,7 +35,6 @@ use core::{
 };
 use ext::{
     borrowed::Piece,
-    errno::eopnotsupp,
     lock::IrqLock,
     new_irq_lock, //
 };
@@ -51,7 +43,6 @@ use kernel::{
         Flags,
         KVVec, //
     },
-    ffi,
     new_mutex,
     page::PAGE_SIZE,
     prelude::*,
@@ -406,263 +397,4 @@ impl Region {
 
     /// The octets of a number.
     const UPDATE_LEN: u32 = u64::BITS / 8;
-}
-
-/// An `ib_mr` with the data of this crate.
-#[repr(C)]
-pub(crate) struct IbMr {
-    ib: cbindings::ib_mr,
-    // `None` for the region of `get_dma_mr`.
-    pub(crate) region: Option<Arc<Region>>,
-    // The list that `ib_sg_to_pages` fills.
-    filling: *mut Pages,
-    // That of a process. The region is invalidated before this is dropped.
-    _pinned: Option<PinnedMemory>,
-    _share: Option<QuotaShare>,
-}
-
-impl IbMr {
-    /// Returns the region of `mr`.
-    ///
-    /// # Safety
-    ///
-    /// `mr` is of a device of this crate, and not deregistered.
-    pub(crate) unsafe fn region_of(mr: *mut cbindings::ib_mr) -> Option<Arc<Region>> {
-        // SAFETY: The caller promises that `mr` is an [`IbMr`].
-        unsafe { (*mr.cast::<Self>()).region.clone() }
-    }
-
-    /// Allocates an `ib_mr` with this key.
-    fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut cbindings::ib_mr> {
-        let mut ib_mr = KBox::new(
-            Self {
-                ib: cbindings::ib_mr::default(),
-                region,
-                filling: null_mut(),
-                _pinned: None,
-                _share: None,
-            },
-            GFP_KERNEL,
-        )?;
-        ib_mr.ib.lkey = key;
-        ib_mr.ib.rkey = key;
-        Ok(KBox::into_raw(ib_mr).cast())
-    }
-}
-
-/// `map_mr_sg`. It never fails for the region's state. Called in any context.
-///
-/// # Safety
-///
-/// For the core only: `mr` came from [`IbMr::into_raw`], the list is mapped.
-pub(crate) unsafe extern "C" fn map(
-    mr: *mut cbindings::ib_mr,
-    list: *mut kernel::bindings::scatterlist,
-    entries: ffi::c_int,
-    offset: *mut ffi::c_uint,
-) -> ffi::c_int {
-    let ib_mr = mr.cast::<IbMr>();
-    // SAFETY: The core passes a live region.
-    let Some(region) = (unsafe { IbMr::region_of(mr) }) else {
-        return EINVAL.to_errno();
-    };
-    // SAFETY: The core passes a live region, and `ib_map_mr_sg` has written the field.
-    let size = unsafe { (*mr).page_size };
-    // Many consumers map pages of 4 KiB, whatever those of the machine.
-    if !size.is_power_of_two() || size < 4096 {
-        return EINVAL.to_errno();
-    }
-    region.mapped.with(|mapped| {
-        let pages = mapped.begin(size.into());
-        // SAFETY: One task maps a region at a time, as it is the consumer's. `add_page` sees the
-        // list under this lock.
-        unsafe {
-            (*ib_mr).filling = pages;
-            let mapped = cbindings::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
-            (*ib_mr).filling = null_mut();
-            mapped
-        }
-    })
-}
-
-/// Takes a page from `ib_sg_to_pages`.
-///
-/// # Safety
-///
-/// Called by `ib_sg_to_pages`, which `map` calls.
-unsafe extern "C" fn add_page(mr: *mut cbindings::ib_mr, address: u64) -> ffi::c_int {
-    // SAFETY: `map` has set the pointer, and holds the lock of the list.
-    let pages = unsafe { &mut *(*mr.cast::<IbMr>()).filling };
-    // INVARIANT: DMA addresses are memory addresses on a device without DMA of its own.
-    match pages.list.push_within_capacity(address) {
-        Ok(()) => 0,
-        Err(_) => ENOMEM.to_errno(),
-    }
-}
-
-/// The memory region operations of a device of `D`.
-pub(crate) struct Operations<D>(PhantomData<D>);
-
-impl<D: Driver> Operations<D> {
-    /// `alloc_mr`.
-    ///
-    /// # Safety
-    ///
-    /// For the core only: `pd` is a protection domain of a device of `D`.
-    pub(crate) unsafe extern "C" fn alloc(
-        pd: *mut cbindings::ib_pd,
-        kind: cbindings::ib_mr_type,
-        max_pages: u32,
-    ) -> *mut cbindings::ib_mr {
-        errno_ptr(|| {
-            if kind != cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
-                return Err(eopnotsupp());
-            }
-            if max_pages == 0 || max_pages > D::LIMITS.max_pages {
-                return Err(EINVAL);
-            }
-            // SAFETY: The core passes a protection domain of a registered device.
-            let data = unsafe { device::data_of::<D>((*pd).device) };
-            let region = Region::new(ProtectionDomain(pd.addr()), usize::try_from(max_pages)?)?;
-            let index = data.regions.insert(|index| {
-                region.set_index(index);
-                region.clone()
-            })?;
-            IbMr::into_raw(Some(region), index << 8).inspect_err(|_| {
-                data.regions.remove(index);
-            })
-        })
-    }
-
-    /// `get_dma_mr`.
-    ///
-    /// # Safety
-    ///
-    /// For the core only.
-    pub(crate) unsafe extern "C" fn dma(
-        _: *mut cbindings::ib_pd,
-        access: ffi::c_int,
-    ) -> *mut cbindings::ib_mr {
-        errno_ptr(|| {
-            // CAST: A set of flags. Peers must not access all memory of the machine.
-            if access as u32 & !cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
-                return Err(eopnotsupp());
-            }
-            IbMr::into_raw(None, LOCAL_DMA_LKEY)
-        })
-    }
-
-    /// `reg_user_mr`.
-    ///
-    /// The core finds `pd` by a handle in the file that the process opened, whose context is its
-    /// only one, and the handle of the region is in that file, too: no other context can name
-    /// either. The core keeps the domain as long as its regions, and they go with the context.
-    /// Requests and peers use the region on queue pairs of this domain only ([`Region::access`]).
-    // Argues for T27.
-    ///
-    /// # Safety
-    ///
-    /// For the core only: `pd` is a protection domain of a process that calls, of a device of `D`.
-    pub(crate) unsafe extern "C" fn of_process(
-        pd: *mut cbindings::ib_pd,
-        start: u64,
-        length: u64,
-        base: u64,
-        access: ffi::c_int,
-        hints: *mut cbindings::ib_dmah,
-        udata: *mut cbindings::ib_udata,
-    ) -> *mut cbindings::ib_mr {
-        errno_ptr(|| {
-            if !hints.is_null() {
-                return Err(eopnotsupp());
-            }
-            // CAST: A set of flags.
-            let flag = |flag: u32| access as u32 & flag != 0;
-            let local_write = flag(cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
-            // The list of pages has no place for another offset in the first one.
-            let same_offset = (start ^ base) % u64::try_from(PAGE_SIZE)? == 0;
-            if length == 0 || !same_offset || base.checked_add(length - 1).is_none() {
-                return Err(EINVAL);
-            }
-            // SAFETY: The core passes data of the call.
-            let call = unsafe { Call::new(udata) }.ok_or(eopnotsupp())?;
-            // SAFETY: The core passes a protection domain of a registered device.
-            let data = unsafe { device::data_of::<D>((*pd).device) };
-            let share = data.quotas.regions.take()?;
-            // SAFETY: The core deregisters all regions before the device goes.
-            let pinned = unsafe { PinnedMemory::new((*pd).device, start, length, access)? };
-            // CAST: Random octets.
-            let key = random() as u8;
-            let registration = Registration {
-                key,
-                base,
-                length,
-                access: AccessFlags {
-                    remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
-                    // The core refuses one without the other.
-                    remote_write: local_write
-                        && flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
-                },
-                local_write,
-                // Verbs allow that for fast registrations and windows only.
-                remote_invalidate: false,
-                // A process could write the number all the time, and keep this module trying.
-                remote_atomic: false,
-                mapping: 0,
-            };
-            let pages = pinned.pages()?;
-            // SAFETY: The pages are pinned until `pinned` is dropped, which `dereg` does after it
-            // has invalidated the region; so do the error paths here.
-            let region =
-                unsafe { Region::of_process(ProtectionDomain(pd.addr()), pages, registration)? };
-            let index = data.regions.insert_from(GFP_KERNEL_ACCOUNT, |index| {
-                region.set_index(index);
-                region.clone()
-            });
-            let stag = index.map(|index| index << 8 | u32::from(key));
-            let answered = stag.and_then(|stag| {
-                call.respond(&uabi::response::memory_region(stag))?;
-                Ok(stag)
-            });
-            let undo = || {
-                data.regions.remove(region.retire());
-                region.invalidate();
-            };
-            let stag = answered.inspect_err(|_| undo())?;
-            let room = KBox::<IbMr>::new_uninit(GFP_KERNEL_ACCOUNT);
-            let room = room.inspect_err(|_| undo())?;
-            let mut ib_mr = room.write(IbMr {
-                ib: cbindings::ib_mr::default(),
-                region: Some(region.clone()),
-                filling: null_mut(),
-                _pinned: Some(pinned),
-                _share: Some(share),
-            });
-            ib_mr.ib.lkey = stag;
-            ib_mr.ib.rkey = stag;
-            ib_mr.ib.iova = base;
-            ib_mr.ib.length = length;
-            Ok(KBox::into_raw(ib_mr).cast())
-        })
-    }
-
-    /// `dereg_mr`.
-    ///
-    /// # Safety
-    ///
-    /// For the core only: `mr` was made by [`Self::alloc`], [`Self::dma`] or [`Self::of_process`].
-    pub(crate) unsafe extern "C" fn dereg(
-        mr: *mut cbindings::ib_mr,
-        _: *mut cbindings::ib_udata,
-    ) -> ffi::c_int {
-        // SAFETY: The core passes a live region of a registered device.
-        let data = unsafe { device::data_of::<D>((*mr).device) };
-        // SAFETY: The pointer came from `into_raw`, and the core deregisters a region once.
-        let ib_mr = unsafe { KBox::from_raw(mr.cast::<IbMr>()) };
-        if let Some(region) = &ib_mr.region {
-            data.regions.remove(region.retire());
-            region.invalidate();
-        }
-        0
-    }
 }
