@@ -309,6 +309,7 @@ suites() {
 	gate "$KERNEL: two, programs, siw on the client" 900 iwarp user_siw siw iwarp-tcp
 	gate "$KERNEL: two, iwarp-tcp, libfabric" 900 iwarp user_fabric iwarp-tcp iwarp-tcp --memory 4G
 	gate "$KERNEL: two, iwarp-sctp, libfabric" 900 iwarp user_fabric iwarp-sctp iwarp-sctp --memory 4G
+	gate "$KERNEL: this module and the in-tree one, all versions" 1200 in_root selftests/interop/interop.py
 }
 
 # soak [MINUTES]: files and programs beside faults, over a strict device and over iwarp-tcp at the same time.
