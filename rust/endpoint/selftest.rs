@@ -90,6 +90,10 @@ pub const TESTS: &[(&str, Test)] = &[
         send_queue::transfer_that_is_over_is_used_again,
     ),
     (
+        "a Send that gathers data takes no long transfer",
+        send_queue::gathered_data_leaves_long_transfers,
+    ),
+    (
         "transfers that are over are kept up to a limit",
         send_queue::transfers_are_kept_up_to_a_limit,
     ),

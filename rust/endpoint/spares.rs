@@ -33,7 +33,9 @@
 //! # Transfers
 //!
 //! The short transfers of Sends that gather their data are in cells as well. They are taken without
-//! a lock, and put back behind it.
+//! a lock, and put back behind it. Only a long transfer takes one of the list: a Send would
+//! otherwise keep taking one behind the lock that it puts back into the list, because it is long,
+//! and no cell would ever be filled. A short transfer for which there is no cell is freed.
 
 use super::send_policy::Signalling;
 use kernel::{
@@ -87,8 +89,9 @@ struct SpareState<H: Context> {
 /// for each RPC, and those of 15 Sends that no completion has covered.
 const BUFFER_CELLS: usize = 64;
 
-/// The number of cells for short transfers: as many as one completion returns.
-const TRANSFER_CELLS: usize = 16;
+/// The number of cells for short transfers: as many as one completion returns, and as many of RPCs
+/// that go on before it comes.
+const TRANSFER_CELLS: usize = 32;
 
 /// The name of the lock. lockdep compares addresses of names, and a literal in a generic function
 /// exists once in each crate that calls it.
@@ -248,10 +251,9 @@ impl<H: Context> Spares<H> {
         long.or_else(|| self.short_transfers.take())
     }
 
-    /// Takes an empty transfer, if there is one: a short one rather than a long one.
+    /// Takes a short transfer, if there is one.
     pub(super) fn take_short_transfer(&self) -> Option<EmptyTransfer<H>> {
-        let short = self.short_transfers.take();
-        short.or_else(|| self.state.lock().transfers.take())
+        self.short_transfers.take()
     }
 
     /// Takes all empty transfers.
@@ -268,13 +270,12 @@ impl<H: Context> Spares<H> {
         let mut excess = EmptyTransfers::new();
         let mut state = self.state.lock();
         while let Some(transfer) = transfers.pop() {
-            // The lock is held, so nobody else puts.
             let kept = if transfer.footprint() <= SpareTransfers::<H>::SHORT {
+                // The lock is held, so nobody else puts.
                 self.short_transfers.put_alone(transfer)
             } else {
-                Err(transfer)
+                state.transfers.keep(transfer)
             };
-            let kept = kept.or_else(|transfer| state.transfers.keep(transfer));
             if let Err(transfer) = kept {
                 excess.push(transfer);
             }
@@ -395,7 +396,7 @@ impl<H: Context> SendBuffers<H> {
     }
 }
 
-/// The empty transfers of a connection that are not in cells.
+/// The long empty transfers of a connection, which are not in cells.
 pub(super) struct SpareTransfers<H: Context> {
     kept: EmptyTransfers<H>,
     /// The number of bytes that may be added.
@@ -403,11 +404,11 @@ pub(super) struct SpareTransfers<H: Context> {
 }
 
 impl<H: Context> SpareTransfers<H> {
-    /// The largest number of bytes: a few long transfers, or many short ones.
+    /// The largest number of bytes: a few long transfers, or more that are less long.
     const BYTES: usize = 80 << 10;
 
     /// The largest number of bytes of a short transfer, which is for the few pages of a Send. Those
-    /// in cells have 16 KiB at most.
+    /// in cells have 32 KiB at most.
     const SHORT: usize = 1 << 10;
 
     pub(super) fn new() -> Self {

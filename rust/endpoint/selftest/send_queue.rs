@@ -309,6 +309,21 @@ pub(super) fn transfer_that_is_over_is_used_again() -> Result<bool> {
     Ok(none_yet && released && kept && used)
 }
 
+pub(super) fn gathered_data_leaves_long_transfers() -> Result<bool> {
+    let connection = Connection::new(&parameters(1, 1))?;
+    let near = &connection.near;
+    // On iWARP the memory of a Read is registered, and this is more than regions cover.
+    if near.queue.id().is_iwarp() {
+        return Err(eopnotsupp());
+    }
+    let page = Page::new(GFP_KERNEL)?;
+    near.fail_reads(100)?;
+    let gathered = near.gather(&page)?;
+    let long = near.take_spare().ok_or(ENOENT)?.footprint();
+    drop(gathered);
+    Ok(long > 1_024)
+}
+
 pub(super) fn transfers_are_kept_up_to_a_limit() -> Result<bool> {
     let connection = Connection::new(&parameters(1, 1))?;
     let near = &connection.near;
