@@ -12,9 +12,15 @@
 //! no DMA device.
 
 use crate::prelude::*;
-use ext::memory::Buffer;
+use ext::memory::{
+    Buffer,
+    Page, //
+};
 use kernel::{
-    bindings::scatterlist,
+    bindings::{
+        page,
+        scatterlist, //
+    },
     page::PAGE_SIZE, //
 };
 
@@ -194,17 +200,21 @@ pub(crate) unsafe fn keeps_offsets(device: *mut cbindings::ib_device) -> Result<
     Ok(offset(address) == offset(memory.addr() as u64))
 }
 
-/// A scatter/gather table that owns its pieces of memory.
+/// A scatter/gather table that owns its memory: pieces, which have references, and whole pages that
+/// were moved into it.
 ///
 /// # Invariants
 ///
-/// The entries describe the pieces, in order. If `mapping` is set, all of them are mapped that way,
-/// and the device is live.
+/// The entries describe memory of `pieces` and of `pages`, both of which stay until the table is
+/// unmapped. If `mapping` is set, all entries are mapped that way, and the device is live.
 pub(crate) struct Scatter {
     // For 1 MiB at any offset this is just more than two pages, which may be hard to get
     // contiguously.
     entries: KVVec<scatterlist>,
     pieces: KVVec<Piece>,
+    pages: KVec<Page>,
+    /// The physical address behind the last entry, or zero if nothing is merged with that.
+    end: u64,
     mapping: Option<Mapping>,
 }
 
@@ -222,10 +232,12 @@ impl Scatter {
 
     /// Creates an empty table.
     pub(crate) const fn new() -> Self {
-        // INVARIANT: There are no entries, no pieces and no mapping.
+        // INVARIANT: There are no entries, no memory and no mapping.
         Self {
             entries: KVVec::new(),
             pieces: KVVec::new(),
+            pages: KVec::new(),
+            end: 0,
             mapping: None,
         }
     }
@@ -244,7 +256,7 @@ impl Scatter {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.entries.is_empty()
     }
 
     /// Returns the number of entries.
@@ -270,15 +282,21 @@ impl Scatter {
         if self.pieces.len() == self.pieces.capacity() {
             return Err(ENOMEM);
         }
+        self.push_entry(piece.page().as_ptr(), piece.offset(), piece.len())?;
+        self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
+    }
+
+    /// Adds an entry for a run of `page`, which the caller puts into `pieces`, or which is in
+    /// `pages`. Does not allocate.
+    fn push_entry(&mut self, page: *mut page, offset: u32, len: u32) -> Result {
         self.entries
             .push_within_capacity(scatterlist::default())
             .map_err(|_| ENOMEM)?;
         let entry = self.entries.last_mut().ok_or(EINVAL)?;
-        // SAFETY: A zeroed entry is valid within a table; the piece keeps its page allocated.
-        unsafe {
-            cbindings::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset())
-        };
-        self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
+        // SAFETY: A zeroed entry is valid within a table; the callers have the page allocated.
+        unsafe { cbindings::sg_set_page(entry, page, len, offset) };
+        self.end = 0;
+        Ok(())
     }
 
     /// Adds a piece of any length. If it is contiguous with the last one, both share an entry up to
@@ -289,17 +307,75 @@ impl Scatter {
             let front = piece.split_front(longest).ok_or(EINVAL)?;
             self.push(front, flags)?;
         }
-        let last = self.pieces.last().zip(self.entries.last_mut());
-        if let Some((last, entry)) = last {
-            let len = entry.length.saturating_add(piece.len());
-            let end = physical(last).saturating_add(u64::from(last.len()));
-            if end == physical(&piece) && len <= longest {
-                self.pieces.push(piece, flags)?;
-                entry.length = len;
-                return Ok(());
+        self.reserve(1, flags)?;
+        self.push_merged(piece.page().as_ptr(), piece.offset(), piece.len())?;
+        self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
+    }
+
+    /// Adds a run of `page` as [`Self::push_entry`] does, or makes the last entry longer if the run
+    /// is contiguous with it.
+    fn push_merged(&mut self, page: *mut page, offset: u32, len: u32) -> Result {
+        // SAFETY: The callers have the page allocated.
+        let start = unsafe { cbindings::page_to_phys(page) }.saturating_add(u64::from(offset));
+        let end = start.saturating_add(u64::from(len));
+        let merged = match self.entries.last_mut() {
+            Some(entry) if self.end == start => {
+                let merged = entry.length.saturating_add(len);
+                let fits = usize::try_from(merged)? <= Self::ENTRY_BYTES;
+                if fits {
+                    entry.length = merged;
+                }
+                fits
             }
+            _ => false,
+        };
+        if !merged {
+            self.push_entry(page, offset, len)?;
         }
-        self.push(piece, flags)
+        self.end = end;
+        Ok(())
+    }
+
+    /// Moves `pages` into the table, to be added with [`Self::push_own`]. [`EINVAL`] if it has
+    /// memory already.
+    pub(crate) fn own(&mut self, pages: KVec<Page>, flags: Flags) -> Result {
+        if !self.entries.is_empty() || !self.pages.is_empty() {
+            return Err(EINVAL);
+        }
+        self.entries.reserve(pages.len(), flags)?;
+        self.pages = pages;
+        Ok(())
+    }
+
+    /// Returns its own pages, none of which is mapped.
+    pub(crate) fn own_pages(&self) -> Result<&[Page]> {
+        match self.mapping {
+            None => Ok(&self.pages),
+            Some(_) => Err(EINVAL),
+        }
+    }
+
+    /// Adds a run of its own page `index`. It shares an entry with the last run if both are
+    /// contiguous. [`EINVAL`] if there is no such run.
+    pub(crate) fn push_own(
+        &mut self,
+        index: usize,
+        offset: usize,
+        len: usize,
+        flags: Flags,
+    ) -> Result {
+        let page = self.pages.get(index).ok_or(EINVAL)?.as_ptr();
+        if offset.checked_add(len).is_none_or(|end| end > PAGE_SIZE) || self.mapping.is_some() {
+            return Err(EINVAL);
+        }
+        self.entries.reserve(1, flags)?;
+        self.push_merged(page, u32::try_from(offset)?, u32::try_from(len)?)
+    }
+
+    /// Unmaps and empties the table, and returns the pages that were moved into it.
+    pub(crate) fn take_pages(&mut self) -> KVec<Page> {
+        self.unmap();
+        core::mem::take(&mut self.pages)
     }
 
     /// Maps the table. Returns the mapped entries, which are fewer if the mapping merges some.
@@ -322,7 +398,7 @@ impl Scatter {
         unsafe { cbindings::sg_mark_end(last) };
         let entries = i32::try_from(self.entries.len())?;
         // SAFETY: The caller promises that the device is live. The table has that many entries, all
-        // of them set to pages that `pieces` own by the type invariants.
+        // of them set to memory that the table owns by the type invariants.
         let mapped = unsafe {
             cbindings::ib_dma_map_sg(
                 device,
@@ -342,17 +418,25 @@ impl Scatter {
         self.entries.get_mut(..mapped).ok_or(EIO)
     }
 
-    /// Leaks the pieces: they stay mapped and allocated for ever.
+    /// Leaks the memory: it stays mapped and allocated for ever.
     pub(crate) fn leak(&mut self) {
         self.mapping = None;
         self.entries.clear();
         for piece in self.pieces.drain_all() {
             core::mem::forget(piece);
         }
+        for page in self.pages.drain_all() {
+            core::mem::forget(page);
+        }
     }
 
-    /// Unmaps the table and releases the pieces. Its own memory stays allocated.
+    /// Unmaps the table and releases its memory. The lists stay allocated.
     pub(crate) fn clear(&mut self) {
+        drop(self.take_pages());
+    }
+
+    /// Unmaps the table and releases the pieces. Its own pages are in no entry any more.
+    fn unmap(&mut self) {
         if let Some(Mapping { device, direction }) = self.mapping.take() {
             // CAST: It was an `i32` when they were mapped. Unmapping takes the number passed then,
             // not the number returned.
@@ -369,6 +453,7 @@ impl Scatter {
             };
         }
         self.entries.clear();
+        self.end = 0;
         self.pieces.clear();
     }
 }
@@ -377,10 +462,4 @@ impl Drop for Scatter {
     fn drop(&mut self) {
         self.clear();
     }
-}
-
-fn physical(piece: &Piece) -> u64 {
-    // SAFETY: The piece keeps its page allocated, as its type promises.
-    unsafe { cbindings::page_to_phys(piece.page().as_ptr()) }
-        .saturating_add(u64::from(piece.offset()))
 }

@@ -21,6 +21,7 @@ use crate::{
     sq::SendPolicy, //
 };
 use core::marker::PhantomData;
+use ext::memory::Page;
 
 /// The upper layer's state of a connection, which receives the events of its id.
 ///
@@ -144,9 +145,12 @@ pub trait ReadHandler: Handler {
     type ReadDone: Send;
 
     /// Handles the completion of all RDMA Reads of a transfer. Their memory is not mapped any more.
-    fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone);
+    /// `pages` are those that were moved into the transfer
+    /// ([`Transfer::set_pages`](crate::transfer::Transfer::set_pages)).
+    fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone, pages: KVec<Page>);
 
-    /// Handles the failure of an RDMA Read. The connection is lost.
+    /// Handles the failure of an RDMA Read. The connection is lost. Pages that were moved into the
+    /// transfer have been freed, or are, when no region that covers them can be valid any more.
     fn read_failed(&self, queue: &QueuePair<Self>, done: Self::ReadDone, failure: WcStatus);
 
     /// Handles a failure to post the next batch of a transfer, although no posted request has

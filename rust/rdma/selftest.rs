@@ -105,6 +105,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "a Read that never completes goes with its queue pair",
         lost_completions::lost_read_goes_with_its_queue_pair,
     ),
+    (
+        "a Read whose completion is lost keeps the pages that were moved into it",
+        lost_completions::lost_read_keeps_its_own_pages,
+    ),
     // Shows S4.5.4-02.
     (
         "an invalidation that never completes gives its regions back",
@@ -129,6 +133,18 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "Reads that are more than a batch bring all",
         batches::reads_go_in_batches,
+    ),
+    (
+        "pages that were moved into Reads come back with the data",
+        batches::own_pages_come_back,
+    ),
+    (
+        "pages that were moved into Reads are freed if a Read is denied",
+        batches::own_pages_go_with_a_denied_read,
+    ),
+    (
+        "pages that were moved into Reads come back, or are freed, if these are not posted",
+        batches::own_pages_of_unposted_reads_come_back,
     ),
     (
         "the upper layer learns of a batch that could not be posted",

@@ -12,6 +12,23 @@
 //! Writes belong to the Send that follows them; Reads come back to a [`crate::ReadHandler`]. In
 //! both cases the pieces are unmapped and released when a completion shows that the device is done
 //! with all of them.
+//!
+//! # Pages without references of their own
+//!
+//! Pages that are moved into a transfer ([`Transfer::set_pages`]) need no reference for each run
+//! that is mapped, because the transfer owns them, and nobody gets at them before they are
+//! unmapped:
+//!
+//! * Until it is posted, whoever has the transfer has the pages. Dropping it frees them, after they
+//!   are unmapped. If mapping fails, or posting before the first request, that is what happens.
+//! * Once it is posted, it is in the list of its queue pair until the last request of its last
+//!   batch has completed. That completion comes last, also when a request fails or the connection
+//!   ends. Then the pages are unmapped, and passed to the layer above, or freed after a failure.
+//! * If the completion is lost, or a request could not be posted, so that others of the chain may
+//!   have been, the transfer stays in that list until the queue pair is drained and freed.
+//! * Who took a reference before has it still: such a page comes back, but not as a unique one.
+//! * Where Reads need regions, each region has references. After a failure a region may be valid
+//!   until the queue pair is drained, which is longer than the transfer lives.
 
 use crate::prelude::*;
 use crate::{
@@ -23,6 +40,8 @@ use crate::{
     sq_credits::SqPermit, //
 };
 use core::ops::Range;
+use ext::memory::Page;
+use kernel::page::PAGE_SIZE;
 
 /// A transfer: its memory, its remote segments and its work requests.
 pub(crate) struct TransferData<H: Context> {
@@ -30,7 +49,7 @@ pub(crate) struct TransferData<H: Context> {
     elements: KVVec<cbindings::ib_sge>,
     /// The elements before they were split at the peer's segments.
     whole: KVVec<cbindings::ib_sge>,
-    scatter: Scatter,
+    pub(crate) scatter: Scatter,
     /// Memory that must be registered and is not yet.
     unregistered: KVVec<Piece>,
     remote: KVVec<Segment>,
@@ -147,6 +166,44 @@ impl<H: Context> Transfer<H> {
         }
     }
 
+    /// Moves `pages` into the transfer, of which [`Self::add_own`] adds bytes. RDMA Reads give them
+    /// back when they have completed ([`ReadHandler::read_done`](crate::ReadHandler::read_done)).
+    /// Until then nobody else has them, so the device may write to them without a reference to
+    /// each. [`EINVAL`] if it has local memory already.
+    pub fn set_pages(&mut self, pages: KVec<Page>) -> Result {
+        let (inner, flags) = (&mut *self.inner, self.flags);
+        if inner.read_mrs.is_some() {
+            inner.unregistered.reserve(pages.len(), flags)?;
+        }
+        inner.scatter.own(pages, flags)
+    }
+
+    /// Returns the pages of [`Self::set_pages`].
+    pub fn pages(&self) -> Result<&[Page]> {
+        self.inner.scatter.own_pages()
+    }
+
+    /// Adds the bytes `range` of the pages of [`Self::set_pages`], which count as consecutive.
+    pub fn add_own(&mut self, range: Range<usize>) -> Result {
+        let (inner, flags) = (&mut *self.inner, self.flags);
+        let mut at = range.start;
+        while at < range.end {
+            let (index, offset) = (at / PAGE_SIZE, at % PAGE_SIZE);
+            let len = (PAGE_SIZE - offset).min(range.end - at);
+            match inner.read_mrs {
+                // A region may stay valid, and so keep its memory, when the transfer has ended.
+                Some(_) => {
+                    let page = inner.scatter.own_pages()?.get(index).ok_or(EINVAL)?;
+                    let piece = page.piece(offset, len)?;
+                    inner.unregistered.push(piece, flags)?;
+                }
+                None => inner.scatter.push_own(index, offset, len, flags)?,
+            }
+            at = at.saturating_add(len);
+        }
+        Ok(())
+    }
+
     /// Adds all of `pieces`.
     pub fn add_pieces(&mut self, pieces: impl Iterator<Item = Result<Piece>>) -> Result {
         for piece in pieces {
@@ -237,6 +294,11 @@ impl<H: Context> PreparedTransfer<H> {
     /// Returns the number of regions that are registered with the first requests.
     pub fn registrations(&self) -> usize {
         self.0.regions.len()
+    }
+
+    /// Unmaps and releases all memory, and returns the pages that were moved into the transfer.
+    pub fn into_pages(mut self) -> KVec<Page> {
+        self.0.scatter.take_pages()
     }
 }
 

@@ -92,7 +92,7 @@ impl CallLayout {
 }
 
 /// Fills `out` with the bytes of `pages` that begin at `at`.
-pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result {
+pub(super) fn copy_out(pages: &[Page], at: usize, out: &mut [u8]) -> Result {
     let end = at.checked_add(out.len()).ok_or(EINVAL)?;
     let mut done = 0_usize;
     for_each_run(pages, at, end, |page, offset, len| {
@@ -104,7 +104,7 @@ pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result 
 }
 
 /// Copies `bytes` to `pages`, beginning at byte `at`.
-pub(super) fn copy_in(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result {
+pub(super) fn copy_in(pages: &[Page], at: usize, mut bytes: &[u8]) -> Result {
     let end = at.checked_add(bytes.len()).ok_or(EINVAL)?;
     for_each_run(pages, at, end, |page, offset, len| {
         let (part, rest) = bytes.split_at_checked(len).ok_or(EINVAL)?;
@@ -114,7 +114,7 @@ pub(super) fn copy_in(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result
 }
 
 /// Zeroes the XDR padding from `at` to `end`, at most three bytes.
-pub(super) fn zero_padding(pages: &KVec<Page>, at: usize, end: usize) -> Result {
+pub(super) fn zero_padding(pages: &[Page], at: usize, end: usize) -> Result {
     for_each_run(pages, at, end, |page, offset, len| {
         page.copy_in(offset, [0; 4].get(..len).ok_or(EINVAL)?)
     })
@@ -122,8 +122,8 @@ pub(super) fn zero_padding(pages: &KVec<Page>, at: usize, end: usize) -> Result 
 
 /// Calls `f` for each page that holds some of the bytes from `at` to `end`, with the offset and
 /// length of these bytes in the page.
-pub(super) fn for_each_run(
-    pages: &KVec<Page>,
+fn for_each_run(
+    pages: &[Page],
     mut at: usize,
     end: usize,
     mut f: impl FnMut(&Page, usize, usize) -> Result,

@@ -155,7 +155,13 @@ impl rdma::Handler for ServerConn {
 impl ReadHandler for ServerConn {
     type ReadDone = WithMessage<ChunkedCall>;
 
-    fn read_done(&self, queue: &QueuePair<Self>, call: WithMessage<ChunkedCall>) {
+    fn read_done(
+        &self,
+        queue: &QueuePair<Self>,
+        mut call: WithMessage<ChunkedCall>,
+        pages: KVec<Page>,
+    ) {
+        call.state.pages = pages;
         if let Some(posted) = call.state.reads_posted {
             trace::event!(svcrdma_wc_read(
                 call.message.id(queue),
@@ -182,7 +188,7 @@ impl ReadHandler for ServerConn {
         let xid = call.message.bytes().first_chunk().copied();
         self.note_denied(xid.map(u32::from_be_bytes), status);
         self.end(status.into());
-        // Only now, so that its pages wake no thread for another call.
+        // Only now, so that its permit wakes no thread for another call.
         drop(call);
     }
 

@@ -7,8 +7,13 @@
 //!
 //! A call with Read chunks takes as many pages as it needs. When its Reads have completed, an nfsd
 //! thread takes the pages and returns as many of its own in exchange. So the pages in use are those
-//! of the calls that are being read, each with a [`ReadPermit`]. The
-//! connections of a listener share a pool.
+//! of the calls that are being read, each with a [`ReadPermit`]. The connections of a listener
+//! share a pool.
+//!
+//! While the Reads are posted, the pages are part of them ([`rdma::transfer`]), and the call has
+//! none. They come back to it when all Reads have succeeded. If too few SQ credits are free, they
+//! go back to the pool, and the call waits without them. If a Read fails or cannot be posted, the
+//! connection ends and they are dropped: freed at once, or on iWARP when no region can be valid.
 //!
 //! A pool keeps at most 8 MiB of idle pages, and frees them when the kernel runs short of memory.
 //!
@@ -28,7 +33,6 @@
 use super::{
     call::{
         copy_in,
-        for_each_run,
         zero_padding,
         CallLayout, //
     },
@@ -38,6 +42,7 @@ use super::{
     }, //
 };
 use crate::prelude::*;
+use core::ops::Range;
 use endpoint::UnpostedReads;
 use proto::{
     call::{
@@ -163,10 +168,9 @@ impl Responder {
         let (layout, outline) = (state.layout, state.outline);
         let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
             let call = outline.call(message.bytes()).ok_or(EINVAL)?;
-            let reads = self.prepare_reads(&call, layout, &pages)?;
-            Ok((reads, pages))
+            self.prepare_reads(&call, layout, pages)
         });
-        let Ok((reads, pages)) = reads else {
+        let Ok(reads) = reads else {
             self.close_unanswered(message);
             return None;
         };
@@ -175,12 +179,13 @@ impl Responder {
             state: ChunkedCall {
                 layout,
                 outline,
-                pages,
+                pages: KVec::new(),
                 permit,
                 reads_posted: None,
             },
         };
         if reads.is_empty() {
+            call.state.pages = reads.into_pages();
             self.release_credits(credits);
             return Some(call);
         }
@@ -201,8 +206,7 @@ impl Responder {
             Err(UnpostedReads::Full(reads, call)) => {
                 ServerConn::trace_full(queue, call.message.id(queue).completion);
                 let registrations = reads.registrations();
-                drop(reads);
-                self.page_pool.keep(call.state.pages);
+                self.page_pool.keep(reads.into_pages());
                 call.state.permit.cancel();
                 let waiting = WithMessage {
                     message: call.message,
@@ -236,22 +240,22 @@ impl Responder {
         connection.on_space_freed(queue);
     }
 
-    /// Prepares the RDMA Reads of the chunks of `call` into `pages`. Copies the inline parts of a
-    /// Payload stream there.
+    /// Prepares the RDMA Reads of the chunks of `call` into `pages`, which are part of them until
+    /// they have completed. Copies the inline parts of a Payload stream there.
     fn prepare_reads(
         &self,
         call: &Call<'_>,
         layout: CallLayout,
-        pages: &KVec<Page>,
+        pages: KVec<Page>,
     ) -> Result<PreparedTransfer<ServerConn>> {
         let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
-        reads.reserve_local(pages.len())?;
+        reads.set_pages(pages)?;
         if let CallLayout::ReadChunk { position, len } = layout {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);
             let length = usize::try_from(chunk::total(segments.clone()))?;
-            add_read(&mut reads, segments, pages, 0, length)?;
-            zero_padding(pages, length, len)?;
+            add_read(&mut reads, segments, 0..length)?;
+            zero_padding(reads.pages()?, length, len)?;
             return reads.prepare();
         }
         let mut at = 0_usize;
@@ -263,24 +267,25 @@ impl Responder {
                         Body::Msg => {
                             let inline = usize::try_from(from)?
                                 ..usize::try_from(from.saturating_add(length))?;
-                            copy_in(pages, at, call.payload.get(inline).ok_or(EINVAL)?)?;
+                            let inline = call.payload.get(inline).ok_or(EINVAL)?;
+                            copy_in(reads.pages()?, at, inline)?;
                         }
                         Body::NoMsg => {
                             // The Position Zero Read chunk.
                             let part = chunk::slice(call.lists.read.chunk(0), from, length);
-                            add_read(&mut reads, part, pages, at, end)?;
+                            add_read(&mut reads, part, at..end)?;
                         }
                     }
                     end
                 }
                 call::Part::Chunk { position, length } => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
-                    add_read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
+                    add_read(&mut reads, call.lists.read.chunk(position), at..end)?;
                     end
                 }
                 call::Part::Padding(length) => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
-                    zero_padding(pages, at, end)?;
+                    zero_padding(reads.pages()?, at, end)?;
                     end
                 }
             };
@@ -290,13 +295,11 @@ impl Responder {
     }
 }
 
-/// Adds RDMA Reads of `segments` into the bytes from `at` to `end` of `pages`.
+/// Adds RDMA Reads of `segments` into the bytes `range` of the pages of `reads`.
 fn add_read(
     reads: &mut Transfer<ServerConn>,
     segments: impl Iterator<Item = Segment>,
-    pages: &KVec<Page>,
-    at: usize,
-    end: usize,
+    range: Range<usize>,
 ) -> Result {
     for segment in segments {
         reads.add_remote(mr::Segment {
@@ -305,9 +308,7 @@ fn add_read(
             iova: segment.offset,
         })?;
     }
-    for_each_run(pages, at, end, |page, offset, len| {
-        reads.add_local(page.piece(offset, len)?)
-    })
+    reads.add_own(range)
 }
 
 /// A pool of idle pages.

@@ -369,7 +369,7 @@ fn chunk_is_argument(call: &call::Call<'_>, layout: CallLayout) -> bool {
 
 /// Returns whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is
 /// in `pages` and begins with `head`.
-fn chunks_are_arguments(call: &call::Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
+fn chunks_are_arguments(call: &call::Call<'_>, head: &[u8], pages: &[Page]) -> bool {
     let binding = Binding::of(head);
     let argument = |position, after| {
         let position = usize::try_from(position).ok()?;

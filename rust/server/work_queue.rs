@@ -53,7 +53,7 @@ pub(crate) struct WaitingReads {
 pub(crate) struct ChunkedCall {
     pub(super) layout: CallLayout,
     pub(super) outline: Outline,
-    /// The Data Sink of the Reads.
+    /// The Data Sink of the Reads. Empty while these are posted, and have the pages.
     pub(super) pages: KVec<Page>,
     /// Accounts for the pages.
     pub(super) permit: ReadPermit,

@@ -26,6 +26,7 @@ use rdma::{
     },
     errno::etimedout,
     listener,
+    memory::Page,
     mr,
     receive,
     selftest::{
@@ -163,7 +164,7 @@ impl Handler for End {
 impl ReadHandler for End {
     type ReadDone = ();
 
-    fn read_done(&self, _queue: &QueuePair<Self>, (): ()) {}
+    fn read_done(&self, _queue: &QueuePair<Self>, (): (), _pages: KVec<Page>) {}
 
     fn read_failed(&self, _queue: &QueuePair<Self>, (): (), _status: WcStatus) {
         self.get(|seen| seen.reads_failed += 1);

@@ -70,6 +70,7 @@ use core::{
     mem::MaybeUninit,
     ops::Range, //
 };
+use ext::memory::Page;
 
 impl<H: Handler> QueuePair<H> {
     /// Frees the idle regions that are kept for later RDMA Reads, on iWARP. They are allocated
@@ -427,14 +428,19 @@ impl<H: ReadHandler> RwContext<H> {
         }
     }
 
-    /// Unmaps the memory, returns the lists to `queue`, and returns the action that follows.
+    /// Unmaps the memory, returns the lists to `queue`, and returns the action that follows, with
+    /// the pages that were moved into the transfer.
     ///
     /// # Safety
     ///
     /// None of its requests is posted. If `done`, all of them have succeeded.
-    unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Continuation<H> {
+    unsafe fn finish(
+        self: KBox<Self>,
+        queue: &QueuePair<H>,
+        done: bool,
+    ) -> (Continuation<H>, KVec<Page>) {
         let Self {
-            transfer,
+            mut transfer,
             regions,
             continuation,
             ..
@@ -446,12 +452,14 @@ impl<H: ReadHandler> RwContext<H> {
             // Regions whose keys may still be valid are kept until the queue pair is drained.
             _ => drop(regions),
         }
+        // The device is done with them, as none of the requests is posted.
+        let pages = transfer.scatter.take_pages();
         let mut empty = EmptyTransfers::new();
         empty.push(EmptyTransfer::of(transfer));
         queue.sends.lock().keep(&mut empty);
         // Dropped without the lock if it was not kept.
         drop(empty);
-        continuation
+        (continuation, pages)
     }
 }
 
@@ -538,10 +546,13 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(
     recycle_transfers(queue, completed);
     // SAFETY: All requests of a batch complete with its last one, and no batch is left or, after a
     // failure, is posted any more. Without a failure all have succeeded.
-    let continuation = unsafe { rw.finish(queue, failure.is_none()) };
+    let (continuation, pages) = unsafe { rw.finish(queue, failure.is_none()) };
     match (continuation, failure) {
-        (Continuation::ReadDone(done), None) => handler.read_done(queue, done),
-        (Continuation::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
+        (Continuation::ReadDone(done), None) => handler.read_done(queue, done, pages),
+        (Continuation::ReadDone(done), Some(failure)) => {
+            drop(pages);
+            handler.read_failed(queue, done, failure);
+        }
         // Not reached: the last batch is posted with its Send, which owns the transfer then.
         (Continuation::Send(_), None) => (),
         (Continuation::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),

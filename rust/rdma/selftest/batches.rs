@@ -6,6 +6,7 @@
 use super::{
     fixture::{
         each,
+        own_pages,
         Fixture,
         Pair,
         LEN,
@@ -23,7 +24,9 @@ use crate::transfer::{
     PreparedTransfer,
     Transfer, //
 };
+use core::ops::Range;
 use ext::memory::Page;
+use kernel::page::PAGE_SIZE;
 
 /// The number of segments: more than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;
@@ -38,13 +41,7 @@ impl Fixture {
         whole: mr::Segment,
         denied: Option<u32>,
     ) -> Result<PreparedTransfer<TestHandler>> {
-        for place in 0..SEGMENTS {
-            transfer.add_remote(mr::Segment {
-                rkey: whole.rkey ^ u32::from(denied == Some(place)),
-                len: whole.len / SEGMENTS,
-                iova: whole.iova + u64::from(place * (whole.len / SEGMENTS)),
-            })?;
-        }
+        add_many(&mut transfer, whole, denied)?;
         transfer.add_local(page.piece(0, LEN)?)?;
         transfer.prepare()
     }
@@ -53,6 +50,23 @@ impl Fixture {
     fn has_room(&self) -> bool {
         self.queue.sends().lock().policy.credits.free() == TRANSFERS
     }
+}
+
+/// Adds the peer's memory `whole` to `transfer`, in more segments than are posted at once, of which
+/// `denied` has a wrong key.
+fn add_many(
+    transfer: &mut Transfer<TestHandler>,
+    whole: mr::Segment,
+    denied: Option<u32>,
+) -> Result {
+    for place in 0..SEGMENTS {
+        transfer.add_remote(mr::Segment {
+            rkey: whole.rkey ^ u32::from(denied == Some(place)),
+            len: whole.len / SEGMENTS,
+            iova: whole.iova + u64::from(place * (whole.len / SEGMENTS)),
+        })?;
+    }
+    Ok(())
 }
 
 /// Allocates a page with bytes that differ from those of other `seed`s.
@@ -96,6 +110,99 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
         drop(registered);
     }
     Ok(server.has_room())
+}
+
+/// The bytes of its own pages that a transfer reads into: none of them in the first page, and the
+/// end of one page and the beginning of the next one.
+const OWN: Range<usize> = 2 * PAGE_SIZE - LEN / 2..2 * PAGE_SIZE + LEN / 2;
+
+/// Prepares RDMA Reads of `whole` into three pages that are moved into the transfer, whose other
+/// bytes are `0xee`. Returns a reference to the last one as well.
+fn prepare_own(
+    server: &Fixture,
+    whole: mr::Segment,
+    denied: Option<u32>,
+) -> Result<(PreparedTransfer<TestHandler>, Page)> {
+    let (pages, watched) = own_pages(3)?;
+    let mut reads = Transfer::reads(&server.queue, None, GFP_KERNEL)?;
+    reads.set_pages(pages)?;
+    for page in reads.pages()? {
+        page.copy_in(0, &[0xee; LEN])?;
+        page.copy_in(PAGE_SIZE - LEN, &[0xee; LEN])?;
+    }
+    // No transfer has pages twice, and a range is within them.
+    let (more, _) = own_pages(1)?;
+    let refused = reads.set_pages(more) == Err(EINVAL)
+        && reads.add_own(3 * PAGE_SIZE..3 * PAGE_SIZE + 1) == Err(EINVAL);
+    if !refused {
+        return Err(EBADE);
+    }
+    add_many(&mut reads, whole, denied)?;
+    reads.add_own(OWN)?;
+    Ok((reads.prepare()?, watched))
+}
+
+pub(super) fn own_pages_come_back() -> Result<bool> {
+    let pair = Pair::new()?;
+    let (server, client) = (&pair.far, &pair.near);
+    let theirs = patterned(0x18)?;
+    let (segment, _registered, result) = client.offer(&theirs, mr::Access::Read)?;
+    result?;
+    server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    let (reads, watched) = prepare_own(server, segment, None)?;
+    let address = watched.as_ptr();
+    drop(watched);
+    server.post_reads(reads)?;
+    let pages = server.end.wait(|seen| seen.pages.take())?;
+    let (mut read, mut sent) = ([0; LEN], [0; LEN]);
+    theirs.copy_out(0, &mut sent)?;
+    let [first, second, third] = pages.as_slice() else {
+        return Ok(false);
+    };
+    let (front, back) = read.split_at_mut(LEN / 2);
+    second.copy_out(PAGE_SIZE - LEN / 2, front)?;
+    third.copy_out(0, back)?;
+    let mut beside = [0; 3];
+    first.copy_out(0, beside.get_mut(..1).ok_or(EINVAL)?)?;
+    second.copy_out(
+        OWN.start - PAGE_SIZE - 1,
+        beside.get_mut(1..2).ok_or(EINVAL)?,
+    )?;
+    third.copy_out(OWN.end - 2 * PAGE_SIZE, beside.get_mut(2..).ok_or(EINVAL)?)?;
+    let same = read == sent && beside == [0xee; 3] && third.as_ptr() == address;
+    Ok(same && pages.iter().all(Page::is_unique))
+}
+
+pub(super) fn own_pages_go_with_a_denied_read() -> Result<bool> {
+    each(0..SEGMENTS, |denied| {
+        let pair = Pair::new()?;
+        let (server, client) = (&pair.far, &pair.near);
+        server.need_roce()?;
+        let theirs = patterned(0x38)?;
+        let (segment, _registered, result) = client.offer(&theirs, mr::Access::Read)?;
+        result?;
+        server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+        let (reads, watched) = prepare_own(server, segment, Some(denied))?;
+        let mapped = kept(&watched);
+        server.post_reads(reads)?;
+        server.end.wait(|seen| seen.denied.then_some(()))?;
+        server.queue.drain();
+        let none_back = server.end.seen.lock().pages.is_none();
+        Ok(mapped && none_back && !kept(&watched))
+    })
+}
+
+pub(super) fn own_pages_of_unposted_reads_come_back() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let (reads, watched) = fixture.prepare_own()?;
+    let pages = reads.into_pages();
+    let back = matches!(pages.as_slice(), [page] if page.as_ptr() == watched.as_ptr());
+    // The transfer has none any more, nor a region of it.
+    let two = watched.references() == 2;
+    drop(pages);
+    let (reads, dropped) = fixture.prepare_own()?;
+    drop(reads);
+    Ok(back && two && !kept(&watched) && !kept(&dropped))
 }
 
 pub(super) fn unposted_batch_is_reported() -> Result<bool> {

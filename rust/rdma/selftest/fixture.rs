@@ -130,6 +130,21 @@ impl Fixture {
         transfer.prepare()
     }
 
+    /// Prepares RDMA Reads of memory that the peer does not have, into a page that is moved into
+    /// the transfer. Returns a reference to that page as well.
+    pub(super) fn prepare_own(&self) -> Result<(PreparedTransfer<TestHandler>, Page)> {
+        let (pages, watched) = own_pages(1)?;
+        let mut reads = Transfer::reads(&self.queue, None, GFP_KERNEL)?;
+        reads.set_pages(pages)?;
+        reads.add_remote(mr::Segment {
+            rkey: 1,
+            len: u32::try_from(LEN)?,
+            iova: 0,
+        })?;
+        reads.add_own(0..LEN)?;
+        Ok((reads.prepare()?, watched))
+    }
+
     pub(super) fn buffer(&self) -> Result<Buffer<TestHandler>> {
         self.queue.send_queue().policy().take().ok_or(ENOMEM)
     }
@@ -287,6 +302,19 @@ pub(super) fn cover_with(
     let mut regions = mr::Prepared::new();
     let segment = regions.map(idle, &mut pieces(page), mr::Access::Read, 1)?;
     Ok((segment.rkey, regions))
+}
+
+/// Allocates `count` pages to be moved into a transfer. Returns a reference to the last one as
+/// well, which tells whether it is kept.
+pub(super) fn own_pages(count: usize) -> Result<(KVec<Page>, Page)> {
+    let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
+    for _ in 0..count {
+        pages.push(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
+    }
+    let last = pages.last().and_then(|page| NonNull::new(page.as_ptr()));
+    // SAFETY: The page was just allocated as one of order 0, and `pages` has it.
+    let watched = unsafe { Page::share(last.ok_or(EINVAL)?) };
+    Ok((pages, watched))
 }
 
 /// Returns the first bytes of `page`.

@@ -53,6 +53,8 @@ pub(super) struct EventLog {
     pub(super) message: Option<receive::Message<TestHandler>>,
     /// The number of transfers that have completed.
     pub(super) reads_done: usize,
+    /// The pages that came back from the last of these.
+    pub(super) pages: Option<KVec<Page>>,
     /// The number of calls of [`ReadHandler::batch_not_posted`].
     pub(super) unposted_batches: usize,
     /// Whether the peer denied access to memory.
@@ -190,8 +192,11 @@ impl Handler for TestHandler {
 impl ReadHandler for TestHandler {
     type ReadDone = u32;
 
-    fn read_done(&self, _queue: &QueuePair<Self>, _tag: u32) {
-        self.note(|seen| seen.reads_done += 1);
+    fn read_done(&self, _queue: &QueuePair<Self>, _tag: u32, pages: KVec<Page>) {
+        self.note(|seen| {
+            seen.reads_done += 1;
+            seen.pages = Some(pages);
+        });
     }
 
     fn read_failed(&self, _queue: &QueuePair<Self>, _tag: u32, failure: WcStatus) {

@@ -61,6 +61,23 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     Ok(stayed && still && !kept(&page))
 }
 
+pub(super) fn lost_read_keeps_its_own_pages() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    fixture.need_roce()?;
+    let (reads, page) = fixture.prepare_own()?;
+    let memory = BatchMemory::new(GFP_KERNEL)?;
+    let lost = RwContext::new(memory, reads.0, Continuation::ReadDone(0), &fixture.queue)?;
+    let lost = lost.lend();
+    // SAFETY: The entry was just lent and is in no list. The request was never posted, like one
+    // that the device lost, so nothing takes it out until the queue pair frees it.
+    unsafe { fixture.queue.sends().lock().rw_contexts.add(lost) };
+    fixture.queue.drain();
+    come_up_with(&fixture, lost);
+    let stayed = kept(&page);
+    drop(fixture);
+    Ok(stayed && !kept(&page))
+}
+
 /// Lends a Receive of `fixture`, but does not post it, like one that the device lost.
 fn lose_receive(fixture: &Fixture) -> Result<NonNull<Entry>> {
     let mut buffers = Buffers::new();
