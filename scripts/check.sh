@@ -310,6 +310,10 @@ suites() {
 	gate "$KERNEL: two, iwarp-tcp, libfabric" 900 iwarp user_fabric iwarp-tcp iwarp-tcp --memory 4G
 	gate "$KERNEL: two, iwarp-sctp, libfabric" 900 iwarp user_fabric iwarp-sctp iwarp-sctp --memory 4G
 	gate "$KERNEL: this module and the in-tree one, all versions" 1200 in_root selftests/interop/interop.py
+	settings='TIMEOUT=3000'
+	gate "$KERNEL: two, iwarp-tcp, libfabric's own tests" 3600 iwarp user_fabtests iwarp-tcp iwarp-tcp --memory 4G
+	gate "$KERNEL: two, iwarp-sctp, libfabric's own tests" 3600 iwarp user_fabtests iwarp-sctp iwarp-sctp --memory 4G
+	settings=
 }
 
 # soak [MINUTES]: files and programs beside faults, over a strict device and over iwarp-tcp at the same time.
@@ -475,7 +479,7 @@ all | '')
 		adapters
 		part 'files and programs beside faults' 25
 		soak 10
-		part 'suites that nobody here wrote' 45
+		part 'suites that nobody here wrote' 70
 		suites
 	fi
 	unset KERNEL
