@@ -42,9 +42,9 @@ fi
 check "nothing leaked" bash -c "$scan"
 check "locks and DMA are still watched" bash -c "$watches"
 if [ -n "${SERVER_ADDR:-}" ]; then
-	status=0
-	wait "$there" || status=$?
-	scanned_there() { cat /tmp/leaks-there; return "$status"; }
+	scanned=0
+	wait "$there" || scanned=$?
+	scanned_there() { cat /tmp/leaks-there; return "$scanned"; }
 	check "nothing leaked on the server" scanned_there
 	check "locks and DMA are still watched there" on_server "$watches"
 fi

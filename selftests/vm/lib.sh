@@ -29,20 +29,21 @@ plan() {
 
 # check DESCRIPTION COMMAND...: runs a command and reports a test result, after the output of a command that failed. It fails, too, if
 # this machine's kernel reports a fault meanwhile; `finish` looks for those of the server. The file `times` of the run gets the time.
+# The command sees the variables of this function before those of its file, so their names are such as no file has.
 check() {
-	local description=$1 output start=$EPOCHREALTIME status=0 took before=$tainted
+	local check_of=$1 check_output check_began=$EPOCHREALTIME check_status=0 check_took check_tainted=$tainted
 	shift
-	output=$("$@" 2>&1) || status=$?
+	check_output=$("$@" 2>&1) || check_status=$?
 	read_tainted
-	if [ "$tainted" != "$before" ]; then output+=$'\nthe kernel reports a fault, see its log' status=1; fi
-	took=$(((${EPOCHREALTIME/./} - ${start/./}) / 1000))
-	echo "${0##*/} $took ms: $description" >>/vm/times
-	if [ "$status" -eq 0 ]; then
-		ktap_test_pass "$description"
+	if [ "$tainted" != "$check_tainted" ]; then check_output+=$'\nthe kernel reports a fault, see its log' check_status=1; fi
+	check_took=$(((${EPOCHREALTIME/./} - ${check_began/./}) / 1000))
+	echo "${0##*/} $check_took ms: $check_of" >>/vm/times
+	if [ "$check_status" -eq 0 ]; then
+		ktap_test_pass "$check_of"
 	else
-		[ -z "$output" ] || printf '# %s\n' "${output//$'\n'/$'\n# '}"
-		echo "# after $((took / 1000)) s"
-		ktap_test_fail "$description"
+		[ -z "$check_output" ] || printf '# %s\n' "${check_output//$'\n'/$'\n# '}"
+		echo "# after $((check_took / 1000)) s"
+		ktap_test_fail "$check_of"
 	fi
 }
 
