@@ -12,18 +12,27 @@ clear_logs
 # had to give up. It does not look where the kernel keeps what it is to free after a grace period, which takes five seconds or more, on a
 # busy machine much more. It drops from its report what is freed after all, and a leak stays there. Then the line about it in the kernel's log
 # goes, too, unless the log reports something else.
-scan="dmesg=$scripts/dmesg.sh"$(cat <<-'END'
+#
+# One leak is nfsd's own (7.3): it frees the calls that a CB_OFFLOAD refers to when the client has answered that, and not when the callback
+# ends without an answer, because the connection is gone (nfsd4_cb_offload_done, nfsd4_cb_offload_release).
+scan="dmesg=$scripts/dmesg.sh"$(cat <<-'SCAN'
 
-	leaks=/sys/kernel/debug/kmemleak
+	leaks() {
+		awk -v known=nfsd41_cb_referring_call '
+			function out() { if (object !~ known) printf "%s", object; object = "" }
+			/^unreferenced object/ { out() }
+			{ object = object $0 "\n" }
+			END { out() }' /sys/kernel/debug/kmemleak
+	}
 	for seconds in 12 20 20; do
 		sleep $seconds
-		echo scan >$leaks && echo scan >$leaks || exit
-		grep -q . $leaks || break
+		echo scan >/sys/kernel/debug/kmemleak && echo scan >/sys/kernel/debug/kmemleak || exit
+		[ -n "$(leaks)" ] || break
 	done
-	cat $leaks
-	! grep -q . $leaks || exit
+	leaks
+	[ -z "$(leaks)" ] || exit
 	[ -n "$($dmesg | grep -v "kmemleak: [0-9]* new suspected")" ] || dmesg -C
-END
+SCAN
 )
 
 # After its first report, or when its tables are full, lockdep looks at no lock any more; so does the DMA API.
