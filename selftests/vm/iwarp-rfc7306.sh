@@ -24,7 +24,7 @@ listen_and_use() { listen "listens=1 connect=$SERVER_ADDR first=32 qps=$own roun
 comes_back() { cpu_adds=0 && stop_listening && listen "atomic=$1"; }
 # use_in_time ROUNDS COMMAND...: uses the numbers so often in each connection. An attempt to connect takes 10 seconds at most, and SCTP sends
 # its first packet again after 3 and then after 6: if that was not enough for one of the connections, as on a wire or a machine that
-# is busy, all begins anew behind the command.
+# is busy, all begins anew behind the command. A completion or a message that never comes is another error, ETIME, and fails at once.
 use_in_time() {
 	local left=3 status
 	while :; do

@@ -12,7 +12,7 @@ begin perftest qperf fio rsockets librdmacm
 
 # quick_perf TEST: qperf's server tells its port before it listens. A client that is faster is refused, and begins again.
 quick_perf() {
-	local left=10
+	local left=3
 	until served 19765 qperf "qperf -cm 1 -t 1 $SERVER_ADDR $1" >/tmp/qperf 2>&1; do
 		cat /tmp/qperf
 		grep -q 'unexpected event from RDMA CM' /tmp/qperf && ((--left)) || return

@@ -47,17 +47,20 @@ static int connecting_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	}
 }
 
-/* Waits for the next event, or for the hello. */
+/*
+ * Waits for the next event, or for the hello. -ETIME if none comes, not
+ * -ETIMEDOUT: that is the status of an attempt to connect that took too long.
+ */
 static int next_event(struct connection *conn, int status)
 {
 	if (status)
 		return status;
 	if (!wait_for_completion_timeout(&conn->event, TIMEOUT_JIFFIES))
-		return -ETIMEDOUT;
+		return -ETIME;
 	return conn->status;
 }
 
-/* Posts a request, and waits for its completion. */
+/* Posts a request, and waits for its completion. -ETIME if it is lost. */
 static int carry_out(struct connection *conn, struct ib_send_wr *wr,
 		     enum ib_wc_opcode opcode)
 {
@@ -69,7 +72,7 @@ static int carry_out(struct connection *conn, struct ib_send_wr *wr,
 	if (status)
 		return status;
 	if (!wait_for_completion_timeout(&conn->done, TIMEOUT_JIFFIES))
-		return -ETIMEDOUT;
+		return -ETIME;
 	if (conn->wc_status != IB_WC_SUCCESS)
 		return -EIO;
 	return conn->wc_opcode == opcode ? 0 : -EPROTO;
