@@ -304,6 +304,11 @@ impl<H: Context> Message<H> {
         self.0.context = context;
     }
 
+    /// Returns what is kept with the message.
+    pub fn context(&self) -> &H::MessageContext {
+        &self.0.context
+    }
+
     /// Takes what is kept with the message.
     pub fn take_context(&mut self) -> H::MessageContext {
         core::mem::take(&mut self.0.context)

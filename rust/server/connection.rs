@@ -13,8 +13,10 @@
 use super::{
     credits::Credits,
     listener::Listener,
+    malformed::MalformedRun,
     rdma_read::ReadBudget,
-    waiting::Waiting, //
+    waiting::Waiting,
+    work_queue::MessageContext, //
 };
 use crate::prelude::*;
 use kernel::sync::SetOnce;
@@ -24,9 +26,6 @@ use proto::{
 };
 use rdma::WcStatus;
 use sunrpc::AddrText;
-
-/// The number of malformed messages in a row that ends a connection.
-const MAX_MALFORMED: u32 = 16;
 
 /// The client's address, and the calls whose chunks clients denied access to.
 struct Client {
@@ -59,8 +58,7 @@ pub(crate) struct ServerConn {
     /// The numbers of messages received and of Receives given back. They may wrap.
     arrived: Atomic<u32>,
     given_back: Atomic<u32>,
-    /// The number of malformed messages since the last call.
-    malformed: Atomic<u32>,
+    malformed: MalformedRun,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
     /// Whether the connection was counted as lost.
@@ -94,7 +92,7 @@ impl ServerConn {
                 expects_replies: Atomic::new(false),
                 arrived: Atomic::new(0),
                 given_back: Atomic::new(0),
-                malformed: Atomic::new(0),
+                malformed: MalformedRun::new(),
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
@@ -212,24 +210,31 @@ impl ServerConn {
         was_denied
     }
 
-    /// Counts a received message.
-    pub(super) fn begin_message(&self) {
-        self.arrived.add(1, Relaxed);
+    /// Counts a received message, and keeps its position with it.
+    pub(super) fn begin_message(&self, message: &mut Message<Self>) {
+        let position = self.arrived.fetch_add(1, Relaxed).wrapping_add(1);
+        message.set_context(MessageContext::Received { position });
     }
 
-    /// Notes that a message was a call.
-    pub(super) fn note_call(&self) {
-        if self.malformed.load(Relaxed) != 0 {
-            self.malformed.store(0, Relaxed);
+    /// Notes that `message` is a call.
+    pub(super) fn note_call(&self, message: &Message<Self>) {
+        self.malformed.note_call(self.position(message));
+    }
+
+    /// Notes that `message` is malformed, or replies to no callback. Too many in a row end the
+    /// connection.
+    pub(super) fn note_malformed(&self, message: &Message<Self>) {
+        if self.malformed.note_malformed(self.position(message)) {
+            self.end(Cause::Malformed);
         }
     }
 
-    /// Notes that a message was malformed, or replied to no callback. Too many in a row end the
-    /// connection: a well-behaved client sends calls in between. A call counts when a thread has
-    /// taken it.
-    pub(super) fn note_malformed(&self) {
-        if self.malformed.fetch_add(1, Relaxed) >= MAX_MALFORMED {
-            self.end(Cause::Malformed);
+    /// Returns the position of `message` in what the client has sent.
+    fn position(&self, message: &Message<Self>) -> u32 {
+        match message.context() {
+            MessageContext::Received { position } => *position,
+            // Nobody asks when more than its reception is known.
+            _ => self.arrived(),
         }
     }
 
@@ -242,7 +247,7 @@ impl ServerConn {
     ) {
         let (id, bytes) = (message.id(queue), message.bytes());
         config::BAD_CALLS.add(1);
-        self.note_malformed();
+        self.note_malformed(message);
         self.log_message(|client| pr_info!("dropped a message of {client}: {reason:?}\n"));
         match reason {
             call::Dropped::Runt(_) => trace::event!(svcrdma_decode_short_err(id, bytes.len())),

@@ -82,13 +82,13 @@ impl rdma::Handler for ServerConn {
     fn received(
         &self,
         queue: &mut Completing<'_, Self>,
-        message: receive::Message<Self>,
+        mut message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
         trace::event!(svcrdma_wc_recv(message.id(queue), message.bytes().len()));
         // A message does not change the state of an open connection.
         if self.state.is_open() || self.state.on(conn::Event::Received) == conn::Action::Serve {
-            self.begin_message();
+            self.begin_message(&mut message);
             match call::dropped(message.bytes()) {
                 // Dropping a message needs no thread.
                 Some(reason) => {

@@ -92,6 +92,7 @@ mod credits;
 mod denied_calls;
 mod handler;
 mod listener;
+mod malformed;
 mod prelude;
 mod rdma_read;
 mod receive;

@@ -235,7 +235,7 @@ fn dispatch(
             trace_decoded(responder, message, call.payload);
             let connection = &responder.send_path.connection;
             connection.credits.request(call.credits);
-            connection.note_call();
+            connection.note_call(message);
             call
         }
         Ok(call::Incoming::ReverseReply(reply)) => {
@@ -243,7 +243,7 @@ fn dispatch(
             let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
             if answered.is_none() {
                 let xid = reply.xid;
-                responder.send_path.connection.note_malformed();
+                responder.send_path.connection.note_malformed(message);
                 responder.send_path.connection.log_message(|client| {
                     pr_info!("dropped a reply of {client} to the callback {xid:#010x}, which does not wait for one\n");
                 });
@@ -252,7 +252,7 @@ fn dispatch(
         }
         Ok(call::Incoming::ReverseError { xid, kind, .. }) => {
             // It is unknown here whether there is such a callback.
-            responder.send_path.connection.note_malformed();
+            responder.send_path.connection.note_malformed(message);
             responder.send_path.connection.log_message(|client| {
                 pr_info!("{client} refuses the callback {xid:#010x}: {kind:?}\n");
             });
@@ -269,7 +269,7 @@ fn dispatch(
             let id = message.id(&responder.send_path.queue);
             let connection = &responder.send_path.connection;
             config::BAD_CALLS.add(1);
-            connection.note_malformed();
+            connection.note_malformed(message);
             connection.log_message(|client| {
                 let xid = error.xid;
                 pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");

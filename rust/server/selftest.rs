@@ -39,6 +39,10 @@ pub const TESTS: &[(&str, Test)] = &[
         connection::ended_connection_has_no_queues,
     ),
     (
+        "a thread that is late with a malformed message counts it before the call that followed",
+        connection::late_malformed_message_is_before_the_call,
+    ),
+    (
         "credits go back when their connection ends, also if a thread is taking more",
         connection::credits_go_back_when_the_connection_ends,
     ),

@@ -133,9 +133,13 @@ impl OutgoingBytes {
 /// The state of a message that is in a queue.
 #[derive(Default)]
 pub(crate) enum MessageContext {
-    /// Nothing: it was just received, or is in no queue.
+    /// Nothing: it is in no queue.
     #[default]
     Nothing,
+    /// The position in what the client has sent: it was just received.
+    Received {
+        position: u32,
+    },
     Reads(WaitingReads),
     ReadDone(ChunkedCall),
     Send(Outgoing),

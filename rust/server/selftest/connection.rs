@@ -10,10 +10,12 @@ use super::super::{
     },
     credits::Credits,
     denied_calls::DeniedCalls,
+    malformed::MalformedRun,
     rdma_read::PagePool,
     waiting::Waiting, //
 };
 use crate::prelude::*;
+use core::ops::RangeInclusive;
 use endpoint::selftest::connection::wait;
 use proto::{
     admission::Host,
@@ -37,6 +39,26 @@ pub(super) fn ended_connection_has_no_queues() -> Result<bool> {
     let open = !waiting.is_closed();
     waiting.close();
     Ok(open && waiting.is_closed())
+}
+
+pub(super) fn late_malformed_message_is_before_the_call() -> Result<bool> {
+    let run = MalformedRun::new();
+    let too_many = |mut positions: RangeInclusive<u32>| positions.any(|at| run.note_malformed(at));
+    let early = too_many(1..=15);
+    run.note_call(17);
+    let late = too_many(16..=16) || too_many(18..=33);
+    let one_more = too_many(34..=34);
+    // A call that is noted late does not undo what a later one did.
+    run.note_call(40);
+    run.note_call(35);
+    Ok(
+        !early
+            && !late
+            && one_more
+            && !too_many(36..=39)
+            && !too_many(41..=56)
+            && too_many(57..=57),
+    )
 }
 
 pub(super) fn credits_go_back_when_the_connection_ends() -> Result<bool> {
