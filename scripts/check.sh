@@ -25,6 +25,8 @@ cd "$top"
 
 passed=0 failed=0 skipped=0 word=
 logs=$top/build/check
+# What failed, for the end.
+failures=$top/build/check-failures
 # Where results are kept from one run to the next, if they are.
 kept=
 . scripts/check-kernels.sh
@@ -77,6 +79,16 @@ run_gate() {
 	count_results "$log"
 	# In one piece, as gates may run side by side.
 	printf '%s\n' "$(report "$name" "$seconds" "$limit" "$log")"
+	if [ "$word" = FAILED ]; then failures "$name" "$log" >>"$failures"; fi
+}
+
+# Prints which results of a log failed, by their test, for the end of the output.
+failures() {
+	echo "FAILED  $1"
+	awk '/^# selftests: / { test = $NF ": "; next }
+		/^# (# )*not ok / { sub(/^[# ]*not ok [0-9]+ /, ""); print "        " test $0; found = 1 }
+		/^test .* FAILED$/ { print "        " $2; found = 1 }
+		/^not ok / && !found { print "        " $0; found = 1 }' "$2" | head -n 40
 }
 
 # Whether the result of such a command is kept: what others make has to be there when the next ones run.
@@ -450,6 +462,7 @@ packages() {
 }
 
 rdma=rxe settings=
+rm -f "$failures"
 if [ "${1:-}" = debug ]; then logs+=-debug; fi
 part 'build root' 8
 case ${1:-} in kernels | packages) ;; *) scripts/buildroot.sh ;; esac
@@ -504,6 +517,8 @@ packages) packages ;;
 esac
 
 if [ ${#parts[@]} -gt 2 ]; then took; fi
+# Once more, as who reads the end of a long output may not have the rest.
+if [ -e "$failures" ]; then cat "$failures"; fi
 printf 'all gates took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
 [ "$failed" -eq 0 ]
