@@ -3,7 +3,7 @@
 //! Connections in the course of closing, which need no queue pair any more.
 //!
 //! The device owns them, as their queue pair may be destroyed first. At most [`MAX_CLOSING`] exist,
-//! each for [`LINGER_MS`]; removing the device aborts them.
+//! each for [`LINGER_MS`]; removing the device leaves them to the protocol below.
 
 use crate::llp::HalfClosed;
 use crate::prelude::*;

@@ -275,7 +275,7 @@ pub(crate) trait EstablishedConn: Send + Sized + 'static {
 }
 
 /// A connection in the course of closing. When it is dropped, it ends in order, as far as the
-/// protocol does that alone.
+/// protocol does that alone within some seconds. Dropping sleeps.
 pub(crate) trait HalfClosed: Send {
     /// Continues. Returns whether it may be dropped. Sleeps.
     fn step(&mut self) -> bool;

@@ -69,8 +69,8 @@ left() {
 }
 # gone PATTERN: soon, no device has such a name, and no process has an object.
 gone() {
-	local tries=300
-	while devices | grep "link $1" || left; do ((--tries)) || return 1; sleep 0.1; done >/tmp/left || { cat /tmp/left; return 1; }
+	local end=$((SECONDS + 40))
+	while devices | grep "link $1" || left; do [ $SECONDS -lt $end ] || return; sleep 0.1; done >/tmp/left || { cat /tmp/left; return 1; }
 }
 # Programs that go on until they are killed: of either container, one that only has a context, and a connection between them.
 at_work() {
@@ -113,6 +113,12 @@ nameless_end() {
 }
 # The network devices go under the programs.
 unplugged_end() { at_work && ip netns exec one ip link del v0 && gone iw- && killed && ip netns del one && ip netns del two; }
+
+# There is no path between them when the processes end, so neither learns of the other's end.
+pathless_end() {
+	at_work && ip netns exec one ip route add blackhole 10.0.9.2 && ip netns exec two ip route add blackhole 10.0.9.1 && killed &&
+		ip netns del one && ip netns del two && gone iw-
+}
 
 # Each container sees its own device only, and nobody outside sees one.
 apart() {
@@ -164,7 +170,7 @@ moves_without_programs() {
 }
 ends() { local tries=300; until rdma link show | grep 'link iw9/1'; do ((--tries)) || return 1; sleep 0.1; done; rdma link del iw9 && ip link del u0 && load; }
 
-plan 24
+plan 26
 check "two namespaces have a device each" containers
 check "programs in them connect" pings
 check "other namespaces do not reach them" alone
@@ -174,6 +180,8 @@ check "namespaces are removed, and then programs in them are killed" nameless_en
 check "two namespaces have a device each again" containers
 check "network devices are removed while programs use them" unplugged_end
 check "the third namespace is removed" ip netns del three
+check "two namespaces have a device each again" containers
+check "programs are killed when there is no path between them" pathless_end
 check "RDMA namespaces become exclusive" mode exclusive
 check "two namespaces have a device each again" containers
 check "each sees its own" apart

@@ -41,6 +41,10 @@ pub(super) const SETTINGS: Settings = Settings {
     send_buffer: 4 << 20,
 };
 
+/// How often SCTP sends again what the peer does not acknowledge when nobody waits for the
+/// association any more: for fifteen seconds, as each timeout is twice the one before.
+const RETRANSMISSIONS_ALONE: u16 = 4;
+
 /// The order of the peer's chunks.
 pub(super) type Order = window::RxWindow<KBox<window::Bits>>;
 
@@ -277,6 +281,16 @@ impl DdpAssociation {
     /// Aborts the association, whatever is under way.
     pub(super) fn abort(self) {
         self.association.abort();
+    }
+
+    /// Makes dropping end the association as [`Self::abort`] does. Sleeps.
+    pub(super) fn abort_when_dropped(&self) {
+        self.association.abort_when_dropped();
+    }
+
+    /// Limits how long SCTP continues alone when it is dropped. Sleeps.
+    pub(super) fn limit_delivery(&self) {
+        self.association.limit_delivery(RETRANSMISSIONS_ALONE);
     }
 }
 

@@ -45,6 +45,10 @@ const POLL_MS: u32 = 1_000;
 /// 13 seconds, after 26.
 const RECEIVE_TIMEOUT_MS: i64 = 30_000;
 
+/// How long TCP tries to deliver the rest of a connection that nobody waits for any more, in
+/// milliseconds. A path that fails for longer than some seconds is given up.
+const ALONE_MS: u16 = 15_000;
+
 /// An established connection, on which FPDUs flow.
 pub(crate) struct TcpEstablished {
     connection: TcpConn<EventTarget>,
@@ -326,7 +330,7 @@ impl llp::HalfClosed for HalfClosed {
     }
 
     fn abort(self) {
-        // TCP continues alone, and has its own limits for that.
+        // TCP continues alone for a while.
         drop(self);
     }
 }
@@ -337,5 +341,7 @@ impl Drop for HalfClosed {
             // A stream that ends within an FPDU must not look as if it ended in order.
             self.connection.abort_when_dropped();
         }
+        // The network namespace of the socket stays as long as TCP continues.
+        self.connection.limit_delivery(ALONE_MS);
     }
 }

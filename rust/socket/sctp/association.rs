@@ -288,6 +288,19 @@ impl<E: Events> Association<E> {
         self.socket.shutdown_send();
     }
 
+    /// Limits how often what the peer does not acknowledge is sent again from now on, also when it
+    /// is dropped and SCTP continues alone. Sleeps for the socket's lock.
+    pub fn limit_delivery(&self, retransmissions: u16) {
+        let limit = cbindings::sctp_assocparams {
+            sasoc_asocmaxrxt: retransmissions,
+            ..Default::default()
+        };
+        // An error means that the association has ended.
+        let _ = self
+            .socket
+            .set_option(cbindings::IPPROTO_SCTP, cbindings::SCTP_ASSOCINFO, &limit);
+    }
+
     /// Ends the events: none is reported when this returns. Sleeps.
     fn detach(&mut self) {
         if let Some((callbacks, write_space)) = self.callbacks.take() {
@@ -300,6 +313,11 @@ impl<E: Events> Association<E> {
     ///
     /// Dropping shuts it down, if all received chunks were read, and else aborts it.
     pub fn abort(self) {
+        self.abort_when_dropped();
+    }
+
+    /// Makes dropping end the association as [`Self::abort`] does. Sleeps.
+    pub fn abort_when_dropped(&self) {
         self.socket.abort_when_released();
     }
 }
