@@ -67,10 +67,10 @@ left() {
 	local kind
 	for kind in qp cq mr pd cm_id ctx srq; do rdma resource show $kind; done | grep ' pid '
 }
-# gone PATTERN: soon, no device has such a name, and no process has an object.
+# gone PATTERN: soon, no device has such a name, and no process has an object. The device of a namespace stays as long as that.
 gone() {
-	local end=$((SECONDS + 40))
-	while devices | grep "link $1" || left; do [ $SECONDS -lt $end ] || return; sleep 0.1; done >/tmp/left || { cat /tmp/left; return 1; }
+	local end=$((SECONDS + 48))
+	while { devices | grep "link $1"; left; } >/tmp/left; [ -s /tmp/left ]; do [ $SECONDS -lt $end ] || { cat /tmp/left; return 1; }; sleep 0.1; done
 }
 # Programs that go on until they are killed: of either container, one that only has a context, and a connection between them.
 at_work() {

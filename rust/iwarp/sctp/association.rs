@@ -42,7 +42,8 @@ pub(super) const SETTINGS: Settings = Settings {
 };
 
 /// How often SCTP sends again what the peer does not acknowledge when nobody waits for the
-/// association any more: for fifteen seconds, as each timeout is twice the one before.
+/// association any more. Each timeout is twice the one before, up to `max_rto_ms`, so that takes 15
+/// seconds on a quick path, and 39 if SCTP does not know the path's round-trip time yet.
 const RETRANSMISSIONS_ALONE: u16 = 4;
 
 /// The order of the peer's chunks.
@@ -278,18 +279,16 @@ impl DdpAssociation {
         self.association.shutdown();
     }
 
-    /// Aborts the association, whatever is under way.
+    /// Aborts the association, whatever is under way. Sleeps.
     pub(super) fn abort(self) {
-        self.association.abort();
-    }
-
-    /// Makes dropping end the association as [`Self::abort`] does. Sleeps.
-    pub(super) fn abort_when_dropped(&self) {
         self.association.abort_when_dropped();
     }
+}
 
-    /// Limits how long SCTP continues alone when it is dropped. Sleeps.
-    pub(super) fn limit_delivery(&self) {
+impl Drop for DdpAssociation {
+    fn drop(&mut self) {
+        // SCTP continues alone with what is under way, and the network namespace of the socket
+        // stays as long.
         self.association.limit_delivery(RETRANSMISSIONS_ALONE);
     }
 }

@@ -317,13 +317,6 @@ impl llp::HalfClosed for HalfClosed {
     }
 
     fn abort(self) {
-        self.assoc.abort_when_dropped();
-    }
-}
-
-impl Drop for HalfClosed {
-    fn drop(&mut self) {
-        // The network namespace of the socket stays as long as SCTP continues.
-        self.assoc.limit_delivery();
+        self.assoc.abort();
     }
 }

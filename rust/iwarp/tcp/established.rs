@@ -12,7 +12,10 @@ use crate::{
     end_reason::EndReason,
     llp,
     stream::receiver::Handled,
-    tcp::outbox::Outbox, //
+    tcp::{
+        outbox::Outbox,
+        ALONE_MS, //
+    }, //
 };
 use provider::borrowed::Piece;
 use rdmap::{
@@ -44,10 +47,6 @@ const POLL_MS: u32 = 1_000;
 /// retransmission, so after a network that was down for 8 seconds it may come after 13, and after
 /// 13 seconds, after 26.
 const RECEIVE_TIMEOUT_MS: i64 = 30_000;
-
-/// How long TCP tries to deliver the rest of a connection that nobody waits for any more, in
-/// milliseconds. A path that fails for longer than some seconds is given up.
-const ALONE_MS: u16 = 15_000;
 
 /// An established connection, on which FPDUs flow.
 pub(crate) struct TcpEstablished {
@@ -341,7 +340,6 @@ impl Drop for HalfClosed {
             // A stream that ends within an FPDU must not look as if it ended in order.
             self.connection.abort_when_dropped();
         }
-        // The network namespace of the socket stays as long as TCP continues.
         self.connection.limit_delivery(ALONE_MS);
     }
 }

@@ -9,7 +9,10 @@ use crate::{
         ConnectProgress,
         RequestStatus, //
     },
-    tcp::established::TcpEstablished, //
+    tcp::{
+        established::TcpEstablished,
+        ALONE_MS, //
+    }, //
 };
 use provider::errno::econnrefused;
 use rdmap::mpa::startup::{
@@ -247,6 +250,7 @@ impl Passive {
         let octets = self.buffer.get(..length).unwrap_or_default();
         let _ = self.connection.send([SendBuf::from(octets)], Then::Push);
         self.connection.shutdown();
+        self.connection.limit_delivery(ALONE_MS);
         Ok(())
     }
 }
