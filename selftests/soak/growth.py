@@ -26,6 +26,7 @@ from pathlib import Path
 
 SLAB = Path("/sys/kernel/slab")
 LEAKS = Path("/sys/kernel/debug/kmemleak")
+SUSPECTS = Path(__file__).resolve().parents[1] / "vm/suspects.awk"
 PF_KTHREAD = 0x200000
 OBJECTS = ("qp", "cq", "pd", "mr", "cm_id", "ctx", "srq")
 # Regions that a connection may have, for 128 credits, and those of one more RPC.
@@ -99,11 +100,11 @@ def quiet():
 
 
 def leaks():
-    """Returns how many objects kmemleak suspects, or None without it."""
+    """Returns what kmemleak says of objects that it suspects, without those that the kernel itself leaks, or None without kmemleak."""
     if not LEAKS.exists():
         return None
     LEAKS.write_text("scan")
-    return LEAKS.read_text().count("unreferenced object")
+    return subprocess.run([SUSPECTS, LEAKS], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def sample():
@@ -122,7 +123,8 @@ def sample():
         "rdma": objects(resources),
         "slab objects": {name: count for name, (count, _) in caches.items()},
         "memory": {"slab": in_slabs // 1024, "vmalloc": now["VmallocUsed"], "percpu": now["Percpu"], "page tables": now["PageTables"]},
-        "suspected leaks": suspects,
+        "suspected leaks": suspects and suspects.count("unreferenced object"),
+        "suspects": suspects,
     }
 
 
@@ -164,6 +166,7 @@ def grown(samples, events):
     suspects = [each["suspected leaks"] or 0 for each in samples]
     if any(suspects):
         lines.append(f"suspected leaks: {' '.join(map(str, suspects))}")
+        lines += dict.fromkeys(each["suspects"] for each in samples if each.get("suspects"))
     return lines
 
 

@@ -11,19 +11,10 @@ clear_logs
 # kmemleak reports an object that is older than five seconds and did not change between two scans. It refuses to scan if it
 # had to give up. It does not look where the kernel keeps what it is to free after a grace period, which takes five seconds or more, on a
 # busy machine much more. It drops from its report what is freed after all, and a leak stays there. Then the line about it in the kernel's log
-# goes, too, unless the log reports something else.
-#
-# One leak is nfsd's own (7.3): it frees the calls that a CB_OFFLOAD refers to when the client has answered that, and not when the callback
-# ends without an answer, because the connection is gone (nfsd4_cb_offload_done, nfsd4_cb_offload_release).
-scan="dmesg=$scripts/dmesg.sh"$(cat <<-'SCAN'
+# goes, too, unless the log reports something else. suspects.awk leaves out what the kernel itself leaks.
+scan="dmesg=$scripts/dmesg.sh suspects=$PWD/suspects.awk"$(cat <<-'SCAN'
 
-	leaks() {
-		awk -v known=nfsd41_cb_referring_call '
-			function out() { if (object !~ known) printf "%s", object; object = "" }
-			/^unreferenced object/ { out() }
-			{ object = object $0 "\n" }
-			END { out() }' /sys/kernel/debug/kmemleak
-	}
+	leaks() { "$suspects" /sys/kernel/debug/kmemleak; }
 	for seconds in 12 20 20; do
 		sleep $seconds
 		echo scan >/sys/kernel/debug/kmemleak && echo scan >/sys/kernel/debug/kmemleak || exit
