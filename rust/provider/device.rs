@@ -55,7 +55,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The queue pair is not freed before an RCU grace period after this left its table.
+/// The queue pair has its data as long as this is in its table.
 pub(crate) struct QpEntry(pub(crate) NonNull<cbindings::ib_qp>);
 
 // SAFETY: It is an address, whose target any task may use by the type invariants.

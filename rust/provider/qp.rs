@@ -73,7 +73,6 @@ use kernel::{
     ffi,
     prelude::*,
     sync::{
-        rcu,
         Arc,
         Completion, //
     }, //
@@ -90,15 +89,37 @@ use uabi::{
     }, //
 };
 
-/// The number of references of iw_cm, plus one of the core.
+/// The references of iw_cm, and one of the core.
 #[pin_data]
 pub(crate) struct References {
     count: AtomicU32,
+    // How often iw_cm has found the queue pair, but has no reference yet.
+    found: AtomicU32,
     #[pin]
     dropped: Completion,
 }
 
 impl References {
+    /// Notes that iw_cm has found the queue pair.
+    fn note_found(&self) {
+        self.found.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes a reference for one who has found it.
+    fn get(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        // Whoever sees none that is found sees the reference.
+        let release = Ordering::Release;
+        let _ = self
+            .found
+            .fetch_update(release, Ordering::Relaxed, |found| found.checked_sub(1));
+    }
+
+    /// Returns whether somebody is about to take a reference. Nobody finds the queue pair any more.
+    fn is_awaited(&self) -> bool {
+        self.found.load(Ordering::Acquire) != 0
+    }
+
     fn put(&self) {
         if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.dropped.complete_all();
@@ -335,6 +356,7 @@ impl<D: Driver> Operations<D> {
             references: Arc::pin_init(
                 pin_init!(References {
                     count: AtomicU32::new(1),
+                    found: AtomicU32::new(0),
                     dropped <- Completion::new(),
                 }),
                 flags,
@@ -358,7 +380,7 @@ impl<D: Driver> Operations<D> {
         let flags = memory_flags(data.user.is_some());
         // SAFETY: The caller promises an `IbQp` that nobody uses yet.
         unsafe { (*ib_qp).data.write(data) };
-        // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
+        // INVARIANT: `end` removes the entry before it drops the data.
         let entry = |_| QpEntry(found);
         let inserted = device_data.queue_pairs.insert_from(flags, entry);
         let number = inserted.inspect_err(|_| {
@@ -399,19 +421,14 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The caller promises a live queue pair.
         let (device_data, number) = unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
         device_data.queue_pairs.remove(number);
-        // iw_cm counts its reference under the spin lock under which it found the queue pair. That
-        // is an RCU read-side section, because interrupts are off, or with PREEMPT_RT because each
-        // spin lock is one there.
         // SAFETY: The caller promises that `insert` has written the field.
         let data = unsafe { (*qp.cast::<IbQp<D::QueuePair>>()).data.assume_init_ref() };
-        // A process may have any number of them, and its end, or that of the device, waits for one
-        // after the other.
-        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
-        unsafe {
-            match data.user.is_some() {
-                true => cbindings::synchronize_rcu_expedited(),
-                false => kernel::bindings::synchronize_rcu(),
-            }
+        if data.references.is_awaited() {
+            // iw_cm counts its reference under the spin lock under which it found the queue pair.
+            // That is an RCU read-side section, because interrupts are off, or with PREEMPT_RT
+            // because each spin lock is one there.
+            // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
+            unsafe { kernel::bindings::synchronize_rcu() };
         }
         // The worker waits for this function, so it allocates in the same scope.
         let noio = NoIo::new();
@@ -467,31 +484,29 @@ impl<D: Driver> Operations<D> {
         init: *mut cbindings::ib_qp_init_attr,
     ) -> ffi::c_int {
         errno(|| {
-            let _rcu = rcu::read_lock();
             // SAFETY: The core passes a queue pair of a device that is added.
             let (device_data, number) =
                 unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
-            if device_data.queue_pairs.with(number, |found| found.0) != NonNull::new(qp) {
-                return Err(EINVAL);
-            }
-            // SAFETY: The core passes room for the attributes. `destroy` waits for RCU readers that
-            // have found the queue pair in the table before it drops the data.
-            let (data, attributes, init, qp) = unsafe {
-                (
-                    IbQp::<D::QueuePair>::data(qp),
-                    &mut *attributes,
-                    &mut *init,
-                    &*qp,
-                )
-            };
+            let found = device_data.queue_pairs.with(number, |found| {
+                if found.0.as_ptr() != qp {
+                    return None;
+                }
+                // SAFETY: It is in the table, and so has its data, as long as the lock is held.
+                let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+                let is_of_process = data.user.is_some();
+                Some((data.qp.clone(), data.queues.clone(), is_of_process))
+            });
+            let (driver_qp, queues, is_of_process) = found.flatten().ok_or(EINVAL)?;
+            // SAFETY: The core passes a queue pair that is not freed, and room for the attributes.
+            let (attributes, init, qp) = unsafe { (&mut *attributes, &mut *init, &*qp) };
             // iWARP has one state before a connection, Idle. Drivers for iWARP call it INIT from
             // the beginning on, and programs expect that.
-            let state = match data.qp.state() {
+            let state = match driver_qp.state() {
                 QpState::Reset => QpState::Init.code(),
                 state => state.code(),
             };
-            let queue_sizes = data.queues.queue_sizes();
-            let (max_sends, max_receives) = data.queues.advertised()?;
+            let queue_sizes = queues.queue_sizes();
+            let (max_sends, max_receives) = queues.advertised()?;
             attributes.qp_state = state;
             attributes.cur_qp_state = state;
             attributes.cap = cbindings::ib_qp_cap {
@@ -499,9 +514,9 @@ impl<D: Driver> Operations<D> {
                 max_recv_wr: max_receives,
                 max_send_sge: u32::try_from(queue_sizes.send_sge)?,
                 max_recv_sge: u32::try_from(queue_sizes.receive_sge)?,
-                max_inline_data: match data.user {
-                    None => 0,
-                    Some(_) => u32::try_from(Inline::MAX_LEN)?,
+                max_inline_data: match is_of_process {
+                    false => 0,
+                    true => u32::try_from(Inline::MAX_LEN)?,
                 },
                 ..Default::default()
             };
@@ -601,19 +616,27 @@ impl<D: Driver> Operations<D> {
         // SAFETY: iw_cm passes a device that is registered.
         let device_data = unsafe { device::data_of::<D>(device) };
         let number = u32::try_from(number).unwrap_or(0);
-        let found = device_data.queue_pairs.with(number, |found| found.0);
-        found.map_or(null_mut(), NonNull::as_ptr)
+        let found = device_data.queue_pairs.with(number, |found| {
+            let qp = found.0.as_ptr();
+            // SAFETY: It is in the table, and so has its data, as long as the lock is held.
+            let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+            // Under the lock, so that `end` sees it, once the queue pair has left the table.
+            data.references.note_found();
+            qp
+        });
+        found.unwrap_or(null_mut())
     }
 
     /// `iw_add_ref`.
     ///
     /// # Safety
     ///
-    /// For iw_cm only: `qp` was just found, or has a reference.
+    /// For iw_cm only: `qp` was just found by [`Self::get`], and each time that is followed by this
+    /// once.
     pub(crate) unsafe extern "C" fn add_reference(qp: *mut cbindings::ib_qp) {
-        // SAFETY: iw_cm just found the queue pair, and `destroy` waits for that.
+        // SAFETY: iw_cm just found the queue pair, and `end` waits for that.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
-        data.references.count.fetch_add(1, Ordering::Relaxed);
+        data.references.get();
     }
 
     /// `iw_rem_ref`.
@@ -646,18 +669,17 @@ impl<D: Driver> Operations<D> {
         let device_data = unsafe { device::data_of::<D>(device) };
         // iw_cm has a reference to a queue pair that had this number. Another one may have it by
         // now, and be destroyed meanwhile.
-        let _rcu = rcu::read_lock();
-        let found = device_data.queue_pairs.with(number, |found| found.0);
-        let found = found.ok_or(EINVAL)?;
-        // SAFETY: `end` waits for RCU readers that have found the queue pair in the table before it
-        // drops the data.
-        let data = unsafe { IbQp::<D::QueuePair>::data(found.as_ptr()) };
-        match &data.user {
-            Some(user) if user.owner.is_current() => Ok(data.qp.clone()),
-            Some(_) => Err(EPERM),
-            None if is_meant(found) => Ok(data.qp.clone()),
-            None => Err(EINVAL),
-        }
+        let found = device_data.queue_pairs.with(number, |found| {
+            // SAFETY: It is in the table, and so has its data, as long as the lock is held.
+            let data = unsafe { IbQp::<D::QueuePair>::data(found.0.as_ptr()) };
+            match &data.user {
+                Some(user) if user.owner.is_current() => Ok(data.qp.clone()),
+                Some(_) => Err(EPERM),
+                None if is_meant(found.0) => Ok(data.qp.clone()),
+                None => Err(EINVAL),
+            }
+        });
+        found.unwrap_or(Err(EINVAL))
     }
 }
 
