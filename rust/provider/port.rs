@@ -92,6 +92,7 @@ impl<D: Driver> Operations<D> {
             }
             attributes.kernel_cap_flags = u64::from(
                 cbindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+                    | cbindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG
                     | cbindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,
             );
             attributes.max_mr_size = u64::MAX;

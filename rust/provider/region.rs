@@ -4,10 +4,11 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! A region has two lists of pages. `ib_map_mr_sg` fills the one that is not in use: a consumer
-//! maps while the old registration is still valid, with its invalidation ahead in the chain. A
-//! registration, in its turn in the send queue, takes that list into use, if it is still that of
-//! when the registration was posted. The peer names the key that the registration carried.
+//! A region has two lists of pages, or of elements if it may have gaps. `ib_map_mr_sg` fills the
+//! one that is not in use: a consumer maps while the old registration is still valid, with its
+//! invalidation ahead in the chain. A registration, in its turn in the send queue, takes that list
+//! into use, if it is still that of when the registration was posted. The peer names the key that
+//! the registration carried.
 //!
 //! A region of a process ([`Region::of_process`]) is registered when it is created, with pages that
 //! are pinned as long as the `ib_mr` is there, and is invalidated before these are released. Its
@@ -18,8 +19,10 @@
 //! it has changed in between: it is atomic to those of other regions with the same memory, and to
 //! what this machine does to that.
 
+mod memory;
 mod verbs;
 
+pub(crate) use memory::Kind;
 pub(crate) use verbs::{
     map,
     IbMr,
@@ -51,6 +54,7 @@ use kernel::{
         Mutex, //
     }, //
 };
+use memory::Memory;
 
 /// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region
 /// has, so an STag from the wire never names it.
@@ -100,35 +104,27 @@ pub struct Registration {
     pub(crate) mapping: u64,
 }
 
-#[derive(Default)]
-struct Pages {
-    // INVARIANT: Addresses of `size` octets each, of memory that is mapped as long as the consumer
-    // keeps it registered.
-    list: KVVec<u64>,
-    size: u64,
-}
-
-/// The pages that were mapped last, as long as no registration has taken them.
+/// The memory that was mapped last, as long as no registration has taken it.
 struct Mapped {
-    pages: Pages,
+    memory: Memory,
     // Counts mappings.
     mapping: u64,
 }
 
 impl Mapped {
-    /// Begins a mapping of other pages, of `size` octets each.
-    fn begin(&mut self, size: u64) -> &mut Pages {
+    /// Begins a mapping of other memory, in pages of `size` octets, a power of two, if it is of
+    /// pages.
+    fn begin(&mut self, size: u64) -> &mut Memory {
         self.mapping = self.mapping.wrapping_add(1);
-        self.pages.list.clear();
-        self.pages.size = size;
-        &mut self.pages
+        self.memory.clear(size);
+        &mut self.memory
     }
 }
 
 struct Current {
     registration: Option<Registration>,
-    pages: Pages,
-    // The number of the mapping of `pages`.
+    memory: Memory,
+    // The number of the mapping of `memory`.
     mapping: u64,
 }
 
@@ -144,27 +140,20 @@ pub struct Region {
 }
 
 impl Region {
-    /// Creates a region for that many pages. Sleeps.
-    pub(crate) fn new(pd: ProtectionDomain, pages: usize) -> Result<Arc<Self>> {
-        Self::allocate(pd, pages, GFP_KERNEL)
+    /// Creates a region for that many pages or elements. Sleeps.
+    pub(crate) fn new(pd: ProtectionDomain, kind: Kind, count: usize) -> Result<Arc<Self>> {
+        Self::allocate(pd, kind, count, GFP_KERNEL)
     }
 
     /// Creates a region with memory that is allocated with these flags. Sleeps.
-    fn allocate(pd: ProtectionDomain, pages: usize, flags: Flags) -> Result<Arc<Self>> {
-        let list = || -> Result<Pages> {
-            Ok(Pages {
-                list: KVVec::with_capacity(pages, flags)?,
-                size: 0,
-            })
-        };
+    fn allocate(pd: ProtectionDomain, kind: Kind, count: usize, flags: Flags) -> Result<Arc<Self>> {
         let mapped = Mapped {
-            pages: list()?,
+            memory: Memory::new(kind, count, flags)?,
             mapping: 0,
         };
-        let pages = list()?;
         let current = Current {
             registration: None,
-            pages,
+            memory: Memory::new(kind, count, flags)?,
             mapping: 0,
         };
         Arc::pin_init(
@@ -189,13 +178,10 @@ impl Region {
         pages: KVVec<u64>,
         registration: Registration,
     ) -> Result<Arc<Self>> {
-        let region = Self::allocate(pd, 0, GFP_KERNEL_ACCOUNT)?;
+        let region = Self::allocate(pd, Kind::Pages, 0, GFP_KERNEL_ACCOUNT)?;
         let mut current = region.current.lock();
-        // INVARIANT: The caller promises it.
-        current.pages = Pages {
-            list: pages,
-            size: u64::try_from(PAGE_SIZE)?,
-        };
+        // SAFETY: The caller promises it.
+        current.memory = unsafe { Memory::of_pages(pages, u64::try_from(PAGE_SIZE)?) };
         current.registration = Some(registration);
         drop(current);
         Ok(region)
@@ -252,9 +238,9 @@ impl Region {
                 return Err(EINVAL);
             }
             // If nothing was mapped since, this is the same memory once more. The other list has
-            // older pages, whose memory may belong to somebody else by now.
+            // older memory, which may belong to somebody else by now.
             if mapped.mapping != current.mapping {
-                core::mem::swap(&mut mapped.pages, &mut current.pages);
+                core::mem::swap(&mut mapped.memory, &mut current.memory);
                 current.mapping = mapped.mapping;
             }
             Ok(())
@@ -267,12 +253,23 @@ impl Region {
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn map_pages(&self, addresses: &[u64]) -> Result {
         self.mapped.with(|mapped| {
-            let pages = mapped.begin(4096);
-            for address in addresses {
-                let pushed = pages.list.push_within_capacity(*address);
-                pushed.map_err(|_| ENOMEM)?;
-            }
-            Ok(())
+            let memory = mapped.begin(4096);
+            // SAFETY: Tests access only memory that they have until they invalidate the region.
+            let mut pushed = addresses.iter().map(|at| unsafe { memory.push_page(*at) });
+            pushed.try_for_each(|pushed| pushed)
+        })
+    }
+
+    /// Maps elements with these addresses and lengths, as [`map`] does.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn map_elements(&self, elements: &[(u64, u32)]) -> Result {
+        self.mapped.with(|mapped| {
+            let memory = mapped.begin(0);
+            let mut pushed = elements
+                .iter()
+                // SAFETY: Tests access only memory that they have until they invalidate the region.
+                .map(|(at, length)| unsafe { memory.push_element(*at, *length) });
+            pushed.try_for_each(|pushed| pushed)
         })
     }
 
@@ -330,30 +327,21 @@ impl Region {
         }
         let from = offset.checked_sub(registration.base).ok_or(ENOENT)?;
         let end = from.checked_add(length.into()).ok_or(ENOENT)?;
-        let size = current.pages.size;
-        if end > registration.length || size == 0 {
+        if end > registration.length {
             return Err(ENOENT);
         }
-        // The first octet is somewhere in the first page.
-        let mut at = from
-            .checked_add(registration.base & (size - 1))
-            .ok_or(ENOENT)?;
-        let mut left = u64::from(length);
-        while left > 0 {
-            let page = usize::try_from(at / size)?;
-            let page = *current.pages.list.get(page).ok_or(ENOENT)?;
-            let inside = at % size;
-            let here = left.min(size - inside);
-            let address = page.checked_add(inside).ok_or(ENOENT)?;
+        let mut at = from;
+        while at < end {
+            let (address, here) = current.memory.run(registration.base, at)?;
+            let here = here.min(end - at);
             let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
             let address = NonNull::new(address).ok_or(ENOENT)?;
-            // SAFETY: By the invariant of `Pages` the memory is there as long as it is registered,
-            // which it is until the lock is released; the consumer keeps it so (`ib_verbs.h`:
-            // memory belongs to the device until the region is invalid). `here` octets from
-            // `inside` are in one page.
+            // SAFETY: By the invariant of `Memory` it is there as long as it is registered, which
+            // it is until the lock is released; the consumer keeps it so (`ib_verbs.h`: memory
+            // belongs to the device until the region is invalid). `here` octets from `address` are
+            // in one page or element.
             f(unsafe { Piece::new(address, u32::try_from(here)?) })?;
             at += here;
-            left -= here;
         }
         Ok(())
     }

@@ -126,6 +126,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "an atomic operation has eight octets for its result, and masks of its consumer or none",
         atomic_operations_are_those_of_verbs,
     ),
+    (
+        "a region of elements has each where it is, and nothing between them",
+        region::elements_have_gaps_between_them,
+    ),
     // Shows X5.1-3.
     (
         "a number is changed where it is registered and aligned, and nowhere else",

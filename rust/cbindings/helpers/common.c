@@ -97,6 +97,16 @@ void rust_rdma_helper_put_net(struct net *net)
 	put_net(net);
 }
 
+u64 rust_rdma_helper_sg_dma_address(struct scatterlist *sg)
+{
+	return sg_dma_address(sg);
+}
+
+unsigned int rust_rdma_helper_sg_dma_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
+}
+
 unsigned long rust_rdma_helper_spin_lock_irqsave(spinlock_t *lock)
 {
 	unsigned long flags;

@@ -188,16 +188,6 @@ void rust_rdma_helper_set_bit(unsigned int nr, unsigned long *word)
 	set_bit(nr, word);
 }
 
-u64 rust_rdma_helper_sg_dma_address(struct scatterlist *sg)
-{
-	return sg_dma_address(sg);
-}
-
-unsigned int rust_rdma_helper_sg_dma_len(struct scatterlist *sg)
-{
-	return sg_dma_len(sg);
-}
-
 void rust_rdma_helper_sg_mark_end(struct scatterlist *sg)
 {
 	sg_mark_end(sg);

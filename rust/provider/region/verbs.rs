@@ -5,8 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use super::{
+    memory::Memory,
     AccessFlags,
-    Pages,
+    Kind,
     ProtectionDomain,
     Region,
     Registration,
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     device,
     driver::Driver,
+    errno,
     errno_ptr,
     random,
     user::{
@@ -42,7 +44,7 @@ pub(crate) struct IbMr {
     // `None` for the region of `get_dma_mr`.
     pub(crate) region: Option<Arc<Region>>,
     // The list that `ib_sg_to_pages` fills.
-    filling: *mut Pages,
+    filling: *mut Memory,
     // That of a process. The region is invalidated before this is dropped.
     _pinned: Option<PinnedMemory>,
     _share: Option<QuotaShare>,
@@ -100,11 +102,16 @@ pub(crate) unsafe extern "C" fn map(
         return EINVAL.to_errno();
     }
     region.mapped.with(|mapped| {
-        let pages = mapped.begin(size.into());
+        let memory = mapped.begin(size.into());
+        if memory.kind() == Kind::Elements {
+            // SAFETY: The core passes a live region, which one task maps at a time, as it is the
+            // consumer's, and a list that is mapped.
+            return unsafe { map_elements(mr, memory, list, entries, offset) };
+        }
         // SAFETY: One task maps a region at a time, as it is the consumer's. `add_page` sees the
         // list under this lock.
         unsafe {
-            (*ib_mr).filling = pages;
+            (*ib_mr).filling = memory;
             let mapped = cbindings::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
             (*ib_mr).filling = null_mut();
             mapped
@@ -119,12 +126,64 @@ pub(crate) unsafe extern "C" fn map(
 /// Called by `ib_sg_to_pages`, which `map` calls.
 unsafe extern "C" fn add_page(mr: *mut cbindings::ib_mr, address: u64) -> ffi::c_int {
     // SAFETY: `map` has set the pointer, and holds the lock of the list.
-    let pages = unsafe { &mut *(*mr.cast::<IbMr>()).filling };
-    // INVARIANT: DMA addresses are memory addresses on a device without DMA of its own.
-    match pages.list.push_within_capacity(address) {
-        Ok(()) => 0,
-        Err(_) => ENOMEM.to_errno(),
+    let memory = unsafe { &mut *(*mr.cast::<IbMr>()).filling };
+    // SAFETY: DMA addresses are memory addresses on a device without DMA of its own, and the
+    // consumer keeps the list mapped as long as the region is registered.
+    errno(|| unsafe { memory.push_page(address) })
+}
+
+/// Maps the elements of a list, the first of them from `offset` on. Returns how many there was room
+/// for.
+///
+/// # Safety
+///
+/// `mr` is live, and nobody else maps it. The list is mapped, and has so many `entries`. `offset`
+/// is null or valid.
+unsafe fn map_elements(
+    mr: *mut cbindings::ib_mr,
+    memory: &mut Memory,
+    mut list: *mut kernel::bindings::scatterlist,
+    entries: ffi::c_int,
+    offset: *mut ffi::c_uint,
+) -> ffi::c_int {
+    // SAFETY: The caller promises that it is null or valid.
+    let mut skipped = unsafe { offset.as_ref() }.copied().unwrap_or(0);
+    let mut mapped = 0;
+    let (mut first, mut length) = (0, 0);
+    while mapped < entries {
+        // SAFETY: The caller promises so many mapped entries. The next one, which the last one does
+        // not have, is not used then.
+        let (start, whole, next) = unsafe {
+            (
+                cbindings::sg_dma_address(list),
+                cbindings::sg_dma_len(list),
+                cbindings::sg_next(list),
+            )
+        };
+        let Some(here) = whole.checked_sub(skipped).filter(|here| *here > 0) else {
+            return EINVAL.to_errno();
+        };
+        let start = start.wrapping_add(skipped.into());
+        // SAFETY: DMA addresses are memory addresses on a device without DMA of its own, and the
+        // consumer keeps the list mapped as long as the region is registered.
+        if unsafe { memory.push_element(start, here) }.is_err() {
+            break;
+        }
+        if mapped == 0 {
+            first = start;
+        }
+        length += u64::from(here);
+        (skipped, mapped, list) = (0, mapped + 1, next);
     }
+    // SAFETY: The caller promises a live region, and that `offset` is null or valid.
+    unsafe {
+        (*mr).iova = first;
+        (*mr).length = length;
+        if let Some(offset) = offset.as_mut() {
+            *offset = skipped;
+        }
+    }
+    mapped
 }
 
 /// The memory region operations of a device of `D`.
@@ -142,15 +201,18 @@ impl<D: Driver> Operations<D> {
         max_pages: u32,
     ) -> *mut cbindings::ib_mr {
         errno_ptr(|| {
-            if kind != cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
-                return Err(eopnotsupp());
-            }
+            let kind = match kind {
+                cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG => Kind::Pages,
+                cbindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => Kind::Elements,
+                _ => return Err(eopnotsupp()),
+            };
             if max_pages == 0 || max_pages > D::LIMITS.max_pages {
                 return Err(EINVAL);
             }
             // SAFETY: The core passes a protection domain of a registered device.
             let data = unsafe { device::data_of::<D>((*pd).device) };
-            let region = Region::new(ProtectionDomain(pd.addr()), usize::try_from(max_pages)?)?;
+            let count = usize::try_from(max_pages)?;
+            let region = Region::new(ProtectionDomain(pd.addr()), kind, count)?;
             let index = data.regions.insert(|index| {
                 region.set_index(index);
                 region.clone()

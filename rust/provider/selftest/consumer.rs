@@ -14,6 +14,7 @@ use crate::{
     },
     region::{
         AccessFlags,
+        Kind,
         ProtectionDomain,
         Region,
         Registration,
@@ -275,7 +276,7 @@ fn register(
     length: usize,
     access: AccessFlags,
 ) -> Result<(Arc<Region>, u32)> {
-    let region = Region::new(Consumer::PD, pages.len())?;
+    let region = Region::new(Consumer::PD, Kind::Pages, pages.len())?;
     let index = regions.insert(|index| {
         region.set_index(index);
         region.clone()

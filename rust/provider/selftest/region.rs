@@ -4,6 +4,7 @@
 
 use crate::region::{
     Access,
+    Kind,
     ProtectionDomain,
     Region,
     Registration, //
@@ -33,7 +34,7 @@ fn first_octet(region: &Region) -> Result<usize> {
 }
 
 pub(super) fn region_keeps_its_pages() -> Result<bool> {
-    let region = Region::new(ProtectionDomain(1), 2)?;
+    let region = Region::new(ProtectionDomain(1), Kind::Pages, 2)?;
     let register = || -> Result<usize> {
         region.invalidate();
         region.register(registration(&region))?;
@@ -51,7 +52,7 @@ pub(super) fn region_keeps_its_pages() -> Result<bool> {
 }
 
 pub(super) fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
-    let region = Region::new(ProtectionDomain(1), 2)?;
+    let region = Region::new(ProtectionDomain(1), Kind::Pages, 2)?;
     region.map_pages(&[0x10000])?;
     let first = registration(&region);
     region.map_pages(&[0x20000])?;
@@ -61,10 +62,45 @@ pub(super) fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
     Ok(refused && nothing && first_octet(&region)? == 0x20000)
 }
 
+pub(super) fn elements_have_gaps_between_them() -> Result<bool> {
+    const BASE: u64 = 0x7000_0064;
+    let region = Region::new(ProtectionDomain(1), Kind::Elements, 3)?;
+    let elements = [(0x10064, 200), (0x20000, 4096), (0x40010, 50)];
+    let too_many = [elements[0], elements[1], elements[2], elements[0]];
+    let full = region.map_elements(&too_many) == Err(ENOMEM);
+    let too_long = region.map_elements(&[(0x10000, u32::MAX), (0x20000, 1)]) == Err(ENOMEM);
+    let no_page = region.map_pages(&[0x10000]) == Err(EINVAL);
+    region.map_elements(&elements)?;
+    region.register(Registration {
+        base: BASE,
+        length: 200 + 4096 + 50,
+        ..registration(&region)
+    })?;
+    let pieces = |from, length| -> Result<KVec<(usize, u32)>> {
+        let mut found = KVec::new();
+        region.access(7, BASE + from, length, Access::Read, |piece| {
+            let piece = (piece.address().addr().get(), piece.len());
+            Ok(found.push(piece, GFP_KERNEL)?)
+        })?;
+        Ok(found)
+    };
+    let all = pieces(0, 4346)?;
+    let across = pieces(150, 100)?;
+    let last = pieces(4345, 1)?;
+    let behind = [pieces(4345, 2), pieces(4346, 1), pieces(u64::MAX - BASE, 1)];
+    Ok(full
+        && too_long
+        && no_page
+        && *all == [(0x10064, 200), (0x20000, 4096), (0x40010, 50)]
+        && *across == [(0x10064 + 150, 50), (0x20000, 50)]
+        && *last == [(0x40010 + 49, 1)]
+        && behind.iter().all(Result::is_err))
+}
+
 pub(super) fn only_aligned_numbers_change() -> Result<bool> {
     const NUMBERS: usize = 8;
     let numbers = KBox::new(UnsafeCell::new([0_u64; NUMBERS]), GFP_KERNEL)?;
-    let region = Region::new(ProtectionDomain(1), 1)?;
+    let region = Region::new(ProtectionDomain(1), Kind::Pages, 1)?;
     region.map_pages(&[u64::try_from(numbers.get().expose_provenance())?])?;
     let length = u64::try_from(8 * NUMBERS)?;
     region.register(Registration {
