@@ -13,7 +13,10 @@ use proto::{
     cm_private_data::PrivateData,
     pages, //
 };
-use rdma::device;
+use rdma::{
+    device,
+    mr::Coverage, //
+};
 use sunrpc::sysctl::{
     SysctlEntry,
     SysctlRegistration, //
@@ -162,18 +165,21 @@ pub(super) struct QueueLimits {
 
 impl QueueLimits {
     /// Returns the sizes for a connection that has resources for `first` credits from the start.
-    /// `keeps_offsets` is what [`rdma::ProtectionDomain::keeps_offsets`] says of the device.
+    /// `coverage` is what one region of the device can cover.
     pub(super) fn new(
         limits: &device::Limits,
-        keeps_offsets: bool,
+        coverage: Coverage,
         config: Config,
         first: usize,
     ) -> Result<Self> {
         let pages = limits
             .registration_pages
             .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        // What of a payload is in its first and its last page may need regions of its own.
-        let apart = if keeps_offsets { 0 } else { 2 };
+        let apart = match coverage {
+            Coverage::AnyPieces | Coverage::WithoutGaps => 0,
+            // What of a payload is in its first and its last page may need regions of its own.
+            Coverage::WholePages => 2,
+        };
         let payload_segments =
             pages::regions(MAX_PAYLOAD_PAGES, usize::try_from(pages)?).saturating_add(apart);
         let segments = payload_segments.saturating_add(2);

@@ -235,7 +235,7 @@ fn make_queue(
     loop {
         let pd = resources.pd.clone();
         let config = Config { credits, ..config };
-        let limits = config::QueueLimits::new(device, pd.keeps_offsets(), config, first)?;
+        let limits = config::QueueLimits::new(device, pd.coverage(), config, first)?;
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),
             // Each driver has an error of its own for a queue pair that is too large.

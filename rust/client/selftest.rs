@@ -7,7 +7,10 @@ use super::config::{
     QueueLimits, //
 };
 use crate::prelude::*;
-use rdma::device::Limits;
+use rdma::{
+    device::Limits,
+    mr::Coverage, //
+};
 
 /// A test, which returns true if it passed.
 type Test = fn() -> Result<bool>;
@@ -49,12 +52,12 @@ fn device(queue_depth: u32, registration_pages: u32) -> Limits {
 
 /// Returns the sizes for up to `credits` credits.
 fn sizes(limits: &Limits, credits: usize) -> Result<QueueLimits> {
-    sizes_if(true, limits, credits)
+    sizes_for(Coverage::WithoutGaps, limits, credits)
 }
 
-/// Returns the sizes where device addresses keep the offset in the page or do not.
-fn sizes_if(keeps_offsets: bool, limits: &Limits, credits: usize) -> Result<QueueLimits> {
-    QueueLimits::new(limits, keeps_offsets, Config::current(credits)?, 16)
+/// Returns the sizes where one region has this coverage.
+fn sizes_for(coverage: Coverage, limits: &Limits, credits: usize) -> Result<QueueLimits> {
+    QueueLimits::new(limits, coverage, Config::current(credits)?, 16)
 }
 
 fn short_queue_is_enough() -> Result<bool> {
@@ -65,12 +68,13 @@ fn short_queue_is_enough() -> Result<bool> {
 }
 
 fn requests_fit_the_device() -> Result<bool> {
-    for (pages, keeps_offsets) in [
-        (32, true),
-        (128, true),
-        (257, true),
-        (128, false),
-        (257, false),
+    for (pages, coverage) in [
+        (32, Coverage::WithoutGaps),
+        (128, Coverage::WithoutGaps),
+        (257, Coverage::WithoutGaps),
+        (257, Coverage::AnyPieces),
+        (128, Coverage::WholePages),
+        (257, Coverage::WholePages),
     ] {
         for depth in Iterator::chain(100..1_000, [1_024, 2_048, 4_351, 65_536]) {
             for wanted in [1, 4, 128, 16_384] {
@@ -80,7 +84,7 @@ fn requests_fit_the_device() -> Result<bool> {
                     first_credits,
                     reserve,
                     ..
-                } = sizes_if(keeps_offsets, &device(depth, pages), wanted)?;
+                } = sizes_for(coverage, &device(depth, pages), wanted)?;
                 let queue = parameters.queue_pair();
                 let fits = queue.send_queue_depth(1)? <= depth && queue.receives < depth;
                 let regions = u32::try_from(reserve)?;
@@ -106,7 +110,7 @@ fn shortest_queue_is_refused() -> Result<bool> {
 fn pages_at_the_ends_have_regions() -> Result<bool> {
     let segments = |pages| {
         let device = device(1_024, pages);
-        sizes_if(false, &device, 128).map(|sizes| sizes.payload_segments)
+        sizes_for(Coverage::WholePages, &device, 128).map(|sizes| sizes.payload_segments)
     };
     let error = segments(32).err();
     Ok(segments(257)? == 3 && segments(128)? == 5 && error == Some(errno::eopnotsupp()))

@@ -36,7 +36,10 @@ pub use crate::registration::{
 use crate::prelude::*;
 use crate::{
     chain::ChainNode,
-    dma::Scatter,
+    dma::{
+        self,
+        Scatter, //
+    },
     lock_names,
     qp::invalidate::LocalInvalidate, //
 };
@@ -72,6 +75,47 @@ impl Access {
                 (cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
                     | cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32
             }
+        }
+    }
+}
+
+/// What one region of a device can cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Any pieces: the device registers memory with gaps (`IBK_SG_GAPS_REG`).
+    AnyPieces,
+    /// Pieces without a gap: only the first may begin, and only the last may end, within a page.
+    WithoutGaps,
+    /// Whole pages, or one piece that begins or ends within a page. Device addresses have another
+    /// offset in the page than what they stand for, as those of bounce buffers (`swiotlb`) have.
+    WholePages,
+}
+
+impl Coverage {
+    /// Returns what a region of `device` covers. Maps memory to see that. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `device` is live during the call.
+    pub(crate) unsafe fn of(device: NonNull<cbindings::ib_device>) -> Result<Self> {
+        let gaps = u64::from(cbindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG);
+        // SAFETY: The caller promises that `device` is live; its attributes do not change after it
+        // was registered.
+        if unsafe { (*device.as_ptr()).attrs.kernel_cap_flags } & gaps != 0 {
+            return Ok(Self::AnyPieces);
+        }
+        // SAFETY: The caller promises a live device.
+        match unsafe { dma::keeps_offsets(device.as_ptr()) }? {
+            true => Ok(Self::WithoutGaps),
+            false => Ok(Self::WholePages),
+        }
+    }
+
+    /// Returns the type of the regions.
+    fn mr_type(self) -> cbindings::ib_mr_type {
+        match self {
+            Self::AnyPieces => cbindings::ib_mr_type_IB_MR_TYPE_SG_GAPS,
+            Self::WithoutGaps | Self::WholePages => cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
         }
     }
 }
@@ -134,7 +178,7 @@ impl<H: Context> Region<H> {
         let invalidation = KBox::new(LocalInvalidate::new(), flags)?;
         // SAFETY: The reference `pd` keeps the domain live, and so does the value made below.
         let ptr = from_err_ptr(unsafe {
-            cbindings::ib_alloc_mr(pd.as_raw(), cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+            cbindings::ib_alloc_mr(pd.as_raw(), pd.coverage().mr_type(), pages)
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // INVARIANT: The region was just allocated in `pd` for `pages`, and the table with room for
@@ -192,16 +236,14 @@ impl<H: Context> Region<H> {
     }
 
     /// Fills the region from `source` as far as one region can extend: up to its number of pages,
-    /// and up to a gap (only the first piece may start, and only the last may end, within a page).
-    /// Where device addresses have offsets of their own
-    /// ([`ProtectionDomain::keeps_offsets`]), a piece that starts or ends within a page is alone in
-    /// its region. If a piece is too long for the region or for an entry, its rest is taken next,
-    /// or stays in `source`.
+    /// and as its [`Coverage`] allows. If a piece is too long for the region or for an entry, its
+    /// rest is taken next, or stays in `source`.
     pub(crate) fn fill(
         &mut self,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
     ) -> Result {
-        let keeps_offsets = self.pd.keeps_offsets();
+        let coverage = self.pd.coverage();
+        let takes_gaps = coverage == Coverage::AnyPieces;
         let mut left = self.pages;
         while left > 0 {
             let Some(next) = source.peek_mut() else { break };
@@ -211,14 +253,14 @@ impl<H: Context> Region<H> {
             };
             let offset = usize::try_from(piece.offset())? & (PAGE_SIZE - 1);
             let first = self.scatter.is_empty();
-            if !first && offset != 0 {
+            if !first && offset != 0 && !takes_gaps {
                 break;
             }
             let len = usize::try_from(piece.len())?;
             let pages = left.min(Scatter::ENTRY_BYTES / PAGE_SIZE);
             let room = pages.saturating_mul(PAGE_SIZE).saturating_sub(offset);
             let whole = offset == 0 && (len > room || len & (PAGE_SIZE - 1) == 0);
-            let alone = !keeps_offsets && !whole;
+            let alone = coverage == Coverage::WholePages && !whole;
             if alone && !first {
                 break;
             }
@@ -234,7 +276,7 @@ impl<H: Context> Region<H> {
             // There is room by the type invariants.
             self.scatter.push_within_capacity(piece)?;
             left = left.saturating_sub(end.div_ceil(PAGE_SIZE));
-            if alone || end & (PAGE_SIZE - 1) != 0 {
+            if alone || (end & (PAGE_SIZE - 1) != 0 && !takes_gaps) {
                 break;
             }
         }

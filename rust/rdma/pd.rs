@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::dma;
+use crate::mr::Coverage;
 use crate::prelude::*;
 use kernel::alloc::NumaNode;
 
@@ -24,8 +24,8 @@ pub struct ProtectionDomain<H: Context> {
     unclean: Atomic<bool>,
     /// Whether such a region had pages, which are never freed.
     leaks: Atomic<bool>,
-    /// Whether a device address has the offset in the page of what it stands for.
-    keeps_offsets: bool,
+    /// What one region in it can cover.
+    coverage: Coverage,
     /// The number of buffers allocated in it.
     buffers: Atomic<u32>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
@@ -42,7 +42,7 @@ impl<H: Context> ProtectionDomain<H> {
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
         // SAFETY: `id` is bound to `device` and so keeps it.
-        let keeps_offsets = unsafe { dma::keeps_offsets(device.as_ptr()) }?;
+        let coverage = unsafe { Coverage::of(device) }?;
         // Without a flag, the domain has no key for all memory.
         // Argues for SEC-01.
         // SAFETY: `id` is bound to `device` and so keeps it, and so does the value made below.
@@ -52,7 +52,7 @@ impl<H: Context> ProtectionDomain<H> {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             unclean: Atomic::new(false),
             leaks: Atomic::new(false),
-            keeps_offsets,
+            coverage,
             buffers: Atomic::new(0),
             id,
         };
@@ -84,11 +84,9 @@ impl<H: Context> ProtectionDomain<H> {
         !self.leaks.xchg(true, Relaxed)
     }
 
-    /// Returns whether a device address has the same offset in its page as the memory that it
-    /// stands for. Bounce buffers (`swiotlb`) keep none. What is covered and begins or ends within
-    /// a page then needs up to two regions more.
-    pub fn keeps_offsets(&self) -> bool {
-        self.keeps_offsets
+    /// Returns what one region in the domain can cover.
+    pub fn coverage(&self) -> Coverage {
+        self.coverage
     }
 
     /// Returns a number for a new buffer, which identifies it in traces.

@@ -7,6 +7,7 @@
 //! there.
 
 mod batches;
+mod coverage;
 mod drain;
 mod fixture;
 mod handler;
@@ -87,6 +88,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a region has another key each time",
         memory_lifetime::a_region_has_another_key_each_time,
+    ),
+    (
+        "a region covers head, pages and tail of a message, where the device takes gaps",
+        coverage::region_covers_what_the_device_takes,
     ),
     // Shows SEC-18.
     (

@@ -294,13 +294,13 @@ static struct ib_mr *alloc_mr(struct ib_pd *pd, enum ib_mr_type type,
 	if (profile->no_registrations ||
 	    pages > pd->device->attrs.max_fast_reg_page_list_len)
 		return ERR_PTR(-EINVAL);
+	if (type == IB_MR_TYPE_SG_GAPS && !profile->gaps)
+		return ERR_PTR(-EINVAL);
+	strict_asked(STRICT_REGION_PAGES, pages);
 	if (type == IB_MR_TYPE_SG_GAPS) {
-		if (!profile->gaps)
-			return ERR_PTR(-EINVAL);
 		strict_asked(STRICT_GAP_REGIONS, pages);
 		return strict_alloc_gaps(pd, pages);
 	}
-	strict_asked(STRICT_REGION_PAGES, pages);
 	return strict_rxe.alloc_mr(pd, type, pages);
 }
 
