@@ -14,6 +14,7 @@
 //! | `addr.rs`, `net.rs` | socket addresses, network namespaces |
 //! | `memory.rs` | memory with owners, which devices and C access |
 //! | `borrowed.rs` | memory that others own |
+//! | `zeroed.rs` | vectors of octets that are zero |
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
 //! | `atomic_cell.rs` | places for a value that any task may take, without a lock |
 //! | `per_cpu.rs` | counters that processors do not share |
@@ -43,3 +44,4 @@ pub mod rate_limit;
 pub mod selftest;
 pub mod trace;
 pub mod work;
+pub mod zeroed;

@@ -72,7 +72,8 @@ pub use ext::{
     new_worker,
     per_cpu,
     rate_limit,
-    work, //
+    work,
+    zeroed, //
 };
 pub use user::charge::MemoryCharge;
 

@@ -85,7 +85,8 @@ pub use ext::{
     atomic_cell,
     errno,
     memory,
-    rate_limit, //
+    rate_limit,
+    zeroed, //
 };
 pub use handler::{
     Context,

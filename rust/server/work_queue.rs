@@ -23,6 +23,7 @@ use proto::{
 use rdma::{
     receive::MessageQueue,
     send::Buffer,
+    zeroed,
     BatchMemory,
     SqPermit, //
 };
@@ -93,11 +94,7 @@ pub(crate) enum OutgoingBytes {
 impl OutgoingBytes {
     /// Allocates `len` bytes that are no Send buffer. Sleeps.
     pub(super) fn memory(len: usize) -> Result<Self> {
-        Ok(Self::Memory(KVec::from_elem(
-            0,
-            len,
-            GFP_KERNEL | __GFP_ZERO,
-        )?))
+        Ok(Self::Memory(zeroed::vec(len, GFP_KERNEL)?))
     }
 
     /// Returns the bytes.
