@@ -32,6 +32,9 @@ pub(super) const FIRST_CREDITS: usize = 16;
 /// page. These are 257 pages of 4 KiB.
 pub(super) const MAX_PAYLOAD_PAGES: usize = pages::touched(1 << 20, PAGE_SIZE);
 
+/// Pages of the head and of the tail of a message. Each is less than a page, at any offset.
+const END_PAGES: usize = 4;
+
 /// Request slots, and so the credits to request. Read when a transport is created.
 static SLOTS: SysctlEntry = SysctlEntry::new(c"rdma_slot_table_entries", 128, 4, 16384);
 
@@ -172,14 +175,14 @@ impl QueueLimits {
         config: Config,
         first: usize,
     ) -> Result<Self> {
-        let pages = limits
-            .registration_pages
-            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        let apart = match coverage {
-            Coverage::AnyPieces | Coverage::WithoutGaps => 0,
+        let (most, apart) = match coverage {
+            // The head and the tail of a message are in the region of its payload.
+            Coverage::AnyPieces => (MAX_PAYLOAD_PAGES + END_PAGES, 0),
+            Coverage::WithoutGaps => (MAX_PAYLOAD_PAGES, 0),
             // What of a payload is in its first and its last page may need regions of its own.
-            Coverage::WholePages => 2,
+            Coverage::WholePages => (MAX_PAYLOAD_PAGES, 2),
         };
+        let pages = limits.registration_pages.min(u32::try_from(most)?);
         let payload_segments =
             pages::regions(MAX_PAYLOAD_PAGES, usize::try_from(pages)?).saturating_add(apart);
         let segments = payload_segments.saturating_add(2);

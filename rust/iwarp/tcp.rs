@@ -22,11 +22,6 @@ use crate::{
 };
 use core::net::IpAddr;
 
-/// How long TCP tries to deliver the rest of a connection that nobody waits for any more, in
-/// milliseconds. As long, the network namespace of its socket stays. A path that fails for longer is
-/// given up.
-const ALONE_MS: u16 = 30_000;
-
 /// MPA over TCP as the LLP.
 pub(crate) struct Tcp;
 

@@ -58,7 +58,8 @@ use kernel::{
 /// The queue pair has its data as long as this is in its table.
 pub(crate) struct QpEntry(pub(crate) NonNull<cbindings::ib_qp>);
 
-// SAFETY: It is an address, whose target any task may use by the type invariants.
+// SAFETY: It is an address. Any task may use what is there under the lock of the table, by the type
+// invariants.
 unsafe impl Send for QpEntry {}
 
 /// The data of a device.

@@ -100,23 +100,29 @@ pub(crate) struct References {
 }
 
 impl References {
+    /// Creates the core's reference.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            count: AtomicU32::new(1),
+            found: AtomicU32::new(0),
+            dropped <- Completion::new(),
+        })
+    }
+
     /// Notes that iw_cm has found the queue pair.
-    fn note_found(&self) {
+    pub(crate) fn note_found(&self) {
         self.found.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes a reference for one who has found it.
-    fn get(&self) {
+    pub(crate) fn get(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         // Whoever sees none that is found sees the reference.
-        let release = Ordering::Release;
-        let _ = self
-            .found
-            .fetch_update(release, Ordering::Relaxed, |found| found.checked_sub(1));
+        self.found.fetch_sub(1, Ordering::Release);
     }
 
     /// Returns whether somebody is about to take a reference. Nobody finds the queue pair any more.
-    fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.found.load(Ordering::Acquire) != 0
     }
 
@@ -353,14 +359,7 @@ impl<D: Driver> Operations<D> {
         Ok(QpData {
             qp: D::create(device_data.driver(), queues.clone(), pd)?,
             queues,
-            references: Arc::pin_init(
-                pin_init!(References {
-                    count: AtomicU32::new(1),
-                    found: AtomicU32::new(0),
-                    dropped <- Completion::new(),
-                }),
-                flags,
-            )?,
+            references: Arc::pin_init(References::new(), flags)?,
             user,
         })
     }
@@ -604,7 +603,7 @@ impl<D: Driver> Operations<D> {
         errno(|| posted)
     }
 
-    /// `iw_get_qp`. Called with interrupts off, as is `iw_add_ref` right after it.
+    /// `iw_get_qp`. Called under a spin lock, as is `iw_add_ref` right after it.
     ///
     /// # Safety
     ///

@@ -220,6 +220,11 @@ impl Region {
         self.index.store(index, Ordering::Relaxed);
     }
 
+    /// Returns what it can be mapped with. May be called in any context.
+    pub(crate) fn kind(&self) -> Kind {
+        self.mapped.with(|mapped| mapped.memory.kind())
+    }
+
     /// Returns the number of the last mapping. May be called in any context.
     pub(crate) fn mapping(&self) -> u64 {
         self.mapped.with(|mapped| mapped.mapping)
@@ -260,17 +265,35 @@ impl Region {
         })
     }
 
-    /// Maps elements with these addresses and lengths, as [`map`] does.
+    /// Maps elements with these addresses and lengths from `offset` on, as [`map`] does. Returns
+    /// how many there was room for, or an error code; the address of the first octet, and the
+    /// length.
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn map_elements(&self, elements: &[(u64, u32)]) -> Result {
-        self.mapped.with(|mapped| {
+    pub(crate) fn map_elements(
+        &self,
+        elements: &[(u64, u32)],
+        mut offset: u32,
+    ) -> Result<(i32, u64, u64)> {
+        let mut list = KVec::new();
+        for (at, length) in elements {
+            let entry = kernel::bindings::scatterlist {
+                dma_address: *at,
+                dma_length: *length,
+                ..Default::default()
+            };
+            list.push(entry, GFP_KERNEL)?;
+        }
+        // `sg_next` looks at the entry behind the last one, too.
+        list.push(Default::default(), GFP_KERNEL)?;
+        let mut mr = cbindings::ib_mr::default();
+        let (entries, count) = (list.as_mut_ptr(), i32::try_from(elements.len())?);
+        let mapped = self.mapped.with(|mapped| {
             let memory = mapped.begin(0);
-            let mut pushed = elements
-                .iter()
-                // SAFETY: Tests access only memory that they have until they invalidate the region.
-                .map(|(at, length)| unsafe { memory.push_element(*at, *length) });
-            pushed.try_for_each(|pushed| pushed)
-        })
+            // SAFETY: The list has so many entries. Tests access only memory that they have until
+            // they invalidate the region.
+            unsafe { verbs::map_elements(&mut mr, memory, entries, count, &mut offset) }
+        });
+        Ok((mapped, mr.iova, mr.length))
     }
 
     /// Invalidates the region. When this returns, nobody accesses its memory. Returns the

@@ -4,6 +4,7 @@
 //! tests of the driver.
 
 mod consumer;
+mod qp;
 mod region;
 mod user;
 
@@ -125,6 +126,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "an atomic operation has eight octets for its result, and masks of its consumer or none",
         atomic_operations_are_those_of_verbs,
+    ),
+    (
+        "a queue pair that was found is awaited until it has a reference",
+        qp::found_queue_pair_is_awaited,
     ),
     (
         "a region of elements has each where it is, and nothing between them",

@@ -92,7 +92,7 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    /// Returns what a region of `device` covers. Maps memory to see that. Sleeps.
+    /// Returns what a region of `device` covers. May map memory to see that. Sleeps.
     ///
     /// # Safety
     ///

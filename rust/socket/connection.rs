@@ -234,14 +234,6 @@ impl<E: Events> TcpConn<E> {
         self.socket.shutdown_send();
     }
 
-    /// Limits for how many milliseconds octets may stay unacknowledged from now on, also when it is
-    /// dropped and TCP continues alone. Sleeps for the socket's lock.
-    pub fn limit_delivery(&self, milliseconds: u16) {
-        // SAFETY: `self` owns the socket, which is one of TCP. The function takes the socket's lock
-        // itself, and refuses negative numbers only.
-        unsafe { cbindings::tcp_sock_set_user_timeout(self.socket.sk(), milliseconds.into()) };
-    }
-
     /// Ends the events: none is reported when this returns. Returns their receiver. Sleeps.
     ///
     /// Returns [`None`] if it was called before.
@@ -265,8 +257,15 @@ impl<E: Events> TcpConn<E> {
 impl<E: Events> Drop for TcpConn<E> {
     fn drop(&mut self) {
         self.detach();
+        // SAFETY: `self` owns the socket, which is one of TCP. The function takes the socket's lock
+        // itself, and refuses negative numbers only.
+        unsafe { cbindings::tcp_sock_set_user_timeout(self.socket.sk(), ALONE_MS) };
     }
 }
+
+/// How long TCP tries to deliver the rest of a connection that was dropped, in milliseconds. As
+/// long, the network namespace of its socket stays. A path that fails for longer is given up.
+const ALONE_MS: i32 = 30_000;
 
 /// Socket options of a connection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,9 +15,9 @@ add_namespace() {
 }
 
 # mode shared|exclusive: whether a namespace sees the RDMA devices of others. It becomes exclusive while there is no other network
-# namespace only, and one that was removed is there as long as a socket of it has something to deliver: 39 seconds at most.
+# namespace only, and one that was removed is there as long as a socket of it has something to deliver: 50 seconds at most.
 mode() {
-	local end=$((SECONDS + 48))
+	local end=$((SECONDS + 58))
 	until rdma system set netns "$1" 2>/tmp/mode; do [ $SECONDS -lt $end ] || { cat /tmp/mode; return 1; }; sleep 0.1; done
 	rdma system show | grep -q "netns $1"
 }

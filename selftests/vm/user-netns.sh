@@ -69,7 +69,7 @@ left() {
 }
 # gone PATTERN: soon, no device has such a name, and no process has an object. The device of a namespace stays as long as that.
 gone() {
-	local end=$((SECONDS + 48))
+	local end=$((SECONDS + 58))
 	while { devices | grep "link $1"; left; } >/tmp/left; [ -s /tmp/left ]; do [ $SECONDS -lt $end ] || { cat /tmp/left; return 1; }; sleep 0.1; done
 }
 # Programs that go on until they are killed: of either container, one that only has a context, and a connection between them.

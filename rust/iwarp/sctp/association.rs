@@ -3,7 +3,10 @@
 //! An association, and its session (RFC 5043, sections 6 and 11.1).
 
 use crate::prelude::*;
-use provider::errno::econnrefused;
+use provider::{
+    errno::econnrefused,
+    zeroed, //
+};
 use rdmap::sctp::{
     chunk,
     session,
@@ -43,7 +46,7 @@ pub(super) const SETTINGS: Settings = Settings {
 
 /// How often SCTP sends again what the peer does not acknowledge when nobody waits for the
 /// association any more. Each timeout is twice the one before, up to `max_rto_ms`, so that takes 15
-/// seconds on a quick path, and 39 if SCTP does not know the path's round-trip time yet.
+/// seconds on a quick path, 39 if SCTP does not know the path's round-trip time yet, and 50 at most.
 const RETRANSMISSIONS_ALONE: u16 = 4;
 
 /// The order of the peer's chunks.
@@ -85,7 +88,7 @@ impl DdpAssociation {
     /// Creates a new session. Sleeps.
     pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
         Ok(Self {
-            buffer: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
+            buffer: zeroed::vec(MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
             association,
             session: session::Session::new(),
             tx_window: window::TxWindow::new(),
@@ -212,7 +215,7 @@ impl DdpAssociation {
     /// Queues the first control message of this end: an Initiate, or its answer.
     pub(super) fn queue_control(&mut self, control: &chunk::Control<'_>) -> Result {
         let len = chunk::CONTROL_LEN + chunk::MAX_PRIVATE_DATA;
-        let mut octets = KVec::from_elem(0, len, GFP_KERNEL)?;
+        let mut octets: KVec<u8> = zeroed::vec(len, GFP_KERNEL)?;
         let ssn = self.tx_window.peek().ok_or(EINVAL)?;
         let len = control.emit(ssn, &mut octets).map_err(|_| EINVAL)?;
         octets.truncate(len);

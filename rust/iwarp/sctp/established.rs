@@ -24,7 +24,10 @@ use crate::{
     }, //
 };
 use core::iter;
-use provider::borrowed::Piece;
+use provider::{
+    borrowed::Piece,
+    zeroed, //
+};
 use rdmap::sctp::{
     chunk,
     session, //
@@ -72,7 +75,7 @@ impl SctpEstablished {
     /// Creates a session that is about to be open. Sleeps.
     pub(super) fn new(assoc: DdpAssociation, order: Order, early: EarlySegments) -> Result<Self> {
         Ok(Self {
-            scratch: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
+            scratch: zeroed::vec(MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
             mulpdu: assoc.mulpdu(),
             assoc,
             order: Some(order),

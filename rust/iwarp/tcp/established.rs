@@ -12,10 +12,7 @@ use crate::{
     end_reason::EndReason,
     llp,
     stream::receiver::Handled,
-    tcp::{
-        outbox::Outbox,
-        ALONE_MS, //
-    }, //
+    tcp::outbox::Outbox, //
 };
 use provider::borrowed::Piece;
 use rdmap::{
@@ -340,6 +337,5 @@ impl Drop for HalfClosed {
             // A stream that ends within an FPDU must not look as if it ended in order.
             self.connection.abort_when_dropped();
         }
-        self.connection.limit_delivery(ALONE_MS);
     }
 }

@@ -23,6 +23,7 @@
 //! that nobody has a reference to them any more ([`Pages::reclaim`]).
 
 use crate::prelude::*;
+use provider::zeroed;
 use rdmap::mpa::{
     crc,
     frame,
@@ -95,8 +96,7 @@ impl Outbox {
     /// FPDUs have one. Sleeps.
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
-            octets: KVVec::from_elem(
-                0,
+            octets: zeroed::vec(
                 match markers {
                     true => FLUSH_OCTETS + MAX_FPDU,
                     false => BUFFER_OCTETS,
@@ -112,7 +112,7 @@ impl Outbox {
             used: 0,
             looked_at: Instant::now(),
             scratch: match markers {
-                true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
+                true => zeroed::vec(MAX_FPDU, GFP_KERNEL_ACCOUNT)?,
                 false => KVVec::new(),
             },
             at: match markers {

@@ -9,10 +9,7 @@ use crate::{
         ConnectProgress,
         RequestStatus, //
     },
-    tcp::{
-        established::TcpEstablished,
-        ALONE_MS, //
-    }, //
+    tcp::established::TcpEstablished, //
 };
 use provider::errno::econnrefused;
 use rdmap::mpa::startup::{
@@ -250,7 +247,6 @@ impl Passive {
         let octets = self.buffer.get(..length).unwrap_or_default();
         let _ = self.connection.send([SendBuf::from(octets)], Then::Push);
         self.connection.shutdown();
-        self.connection.limit_delivery(ALONE_MS);
         Ok(())
     }
 }

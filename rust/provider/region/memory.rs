@@ -81,7 +81,7 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// The memory there is mapped as long as the consumer keeps it registered.
+    /// The memory there, of a page, is mapped as long as the consumer keeps it registered.
     pub(super) unsafe fn push_page(&mut self, address: u64) -> Result {
         if self.kind() != Kind::Pages {
             return Err(EINVAL);
@@ -96,7 +96,7 @@ impl Memory {
     ///
     /// # Safety
     ///
-    /// The memory there is mapped as long as the consumer keeps it registered.
+    /// The `length` octets there are mapped as long as the consumer keeps them registered.
     pub(super) unsafe fn push_element(&mut self, address: u64, length: u32) -> Result {
         let Extent::Elements(ends) = &mut self.extent else {
             return Err(EINVAL);

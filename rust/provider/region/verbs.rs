@@ -97,13 +97,14 @@ pub(crate) unsafe extern "C" fn map(
     };
     // SAFETY: The core passes a live region, and `ib_map_mr_sg` has written the field.
     let size = unsafe { (*mr).page_size };
+    let kind = region.kind();
     // Many consumers map pages of 4 KiB, whatever those of the machine.
-    if !size.is_power_of_two() || size < 4096 {
+    if kind == Kind::Pages && (!size.is_power_of_two() || size < 4096) {
         return EINVAL.to_errno();
     }
     region.mapped.with(|mapped| {
         let memory = mapped.begin(size.into());
-        if memory.kind() == Kind::Elements {
+        if kind == Kind::Elements {
             // SAFETY: The core passes a live region, which one task maps at a time, as it is the
             // consumer's, and a list that is mapped.
             return unsafe { map_elements(mr, memory, list, entries, offset) };
@@ -139,7 +140,7 @@ unsafe extern "C" fn add_page(mr: *mut cbindings::ib_mr, address: u64) -> ffi::c
 ///
 /// `mr` is live, and nobody else maps it. The list is mapped, and has so many `entries`. `offset`
 /// is null or valid.
-unsafe fn map_elements(
+pub(crate) unsafe fn map_elements(
     mr: *mut cbindings::ib_mr,
     memory: &mut Memory,
     mut list: *mut kernel::bindings::scatterlist,
@@ -148,6 +149,9 @@ unsafe fn map_elements(
 ) -> ffi::c_int {
     // SAFETY: The caller promises that it is null or valid.
     let mut skipped = unsafe { offset.as_ref() }.copied().unwrap_or(0);
+    if entries <= 0 {
+        return EINVAL.to_errno();
+    }
     let mut mapped = 0;
     let (mut first, mut length) = (0, 0);
     while mapped < entries {
@@ -160,7 +164,7 @@ unsafe fn map_elements(
                 cbindings::sg_next(list),
             )
         };
-        let Some(here) = whole.checked_sub(skipped).filter(|here| *here > 0) else {
+        let Some(here) = whole.checked_sub(skipped) else {
             return EINVAL.to_errno();
         };
         let start = start.wrapping_add(skipped.into());

@@ -67,10 +67,13 @@ pub(super) fn elements_have_gaps_between_them() -> Result<bool> {
     let region = Region::new(ProtectionDomain(1), Kind::Elements, 3)?;
     let elements = [(0x10064, 200), (0x20000, 4096), (0x40010, 50)];
     let too_many = [elements[0], elements[1], elements[2], elements[0]];
-    let full = region.map_elements(&too_many) == Err(ENOMEM);
-    let too_long = region.map_elements(&[(0x10000, u32::MAX), (0x20000, 1)]) == Err(ENOMEM);
+    let full = region.map_elements(&too_many, 10)? == (3, 0x1006e, 190 + 4096 + 50);
+    let too_long = region.map_elements(&[(0x10000, u32::MAX), (0x20000, 1)], 0)?;
+    let too_long = too_long == (1, 0x10000, u32::MAX.into());
+    let behind_the_first = region.map_elements(&elements, 201)?.0 == EINVAL.to_errno();
+    let none = region.map_elements(&[], 0)?.0 == EINVAL.to_errno();
     let no_page = region.map_pages(&[0x10000]) == Err(EINVAL);
-    region.map_elements(&elements)?;
+    region.map_elements(&elements, 0)?;
     region.register(Registration {
         base: BASE,
         length: 200 + 4096 + 50,
@@ -90,6 +93,8 @@ pub(super) fn elements_have_gaps_between_them() -> Result<bool> {
     let behind = [pieces(4345, 2), pieces(4346, 1), pieces(u64::MAX - BASE, 1)];
     Ok(full
         && too_long
+        && behind_the_first
+        && none
         && no_page
         && *all == [(0x10064, 200), (0x20000, 4096), (0x40010, 50)]
         && *across == [(0x10064 + 150, 50), (0x20000, 50)]

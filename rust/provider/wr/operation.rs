@@ -8,6 +8,7 @@ use super::Status;
 use crate::region::{
     AccessFlags,
     IbMr,
+    Kind,
     Region,
     Registration,
     LOCAL_DMA_LKEY, //
@@ -243,6 +244,11 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
     }
     let [.., key] = wr.key.to_be_bytes();
     let mapping = region.mapping();
+    let remote_atomic = flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC);
+    // An aligned offset would have any address.
+    if remote_atomic && region.kind() == Kind::Elements {
+        return Err(EINVAL);
+    }
     Ok(Operation::Register {
         region,
         registration: Registration {
@@ -257,7 +263,7 @@ unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
             local_write: true,
             // It is a fast registration, and the consumer decides which queue pair uses it.
             remote_invalidate: true,
-            remote_atomic: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_ATOMIC),
+            remote_atomic,
             mapping,
         },
     })
