@@ -42,7 +42,7 @@ peer = $(if $(PEER_KVER), && scripts/build.sh peer)
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 strict = $(if $(filter strict,$(RDMA) $(PEER_RDMA)), && nice scripts/enter selftests/strict/strict.sh $(if $(KERNEL),$(KERNEL)-)strict)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters soak check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts locks interop bench bench-time hostile deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml adapters soak check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts locks interop bench bench-time growth hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## both modules for the kernel in KDIR= (default: the running one); the default
@@ -151,6 +151,12 @@ bench: ## instructions per operation: this project's module and the in-tree one 
 bench-time: ## the same in CPU time per operation of client and server, under User-Mode Linux
 	@KERNEL=uml scripts/build.sh module
 	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py $(bench_options)
+
+growth: ## how cost grows, beside the in-tree module: instructions by calls in flight, payload and connections; memory of a server's connections
+	@scripts/build.sh module && KERNEL=uml scripts/build.sh module
+	@scripts/enter nice cargo build --quiet --release --locked --package peer
+	@scripts/enter selftests/measure/growth.py --only '$(ONLY)'
+	@KERNEL=uml scripts/enter selftests/measure/growth.py --memory
 
 # Under User-Mode Linux, whose times are those of real processors; KERNEL= without a name is the stock kernel, under QEMU.
 hostile: export KERNEL ?= uml

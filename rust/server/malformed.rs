@@ -6,8 +6,8 @@
 //! Threads take the messages in order, but look at several at a time. So each message has the
 //! position in which it arrived: a thread that is late with a malformed one does not count it after
 //! the call that followed it. A call counts when a thread has taken it. Messages that are too short
-//! for a header count when they arrive, so those behind a call that still waits may count with those
-//! before it.
+//! for a header count when they arrive, so those behind a call that still waits may count with
+//! those before it.
 
 use crate::prelude::*;
 

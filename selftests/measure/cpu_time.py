@@ -31,7 +31,7 @@ def samples_of(name, options):
     command = ["selftests/measure/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
                f"--only='{options.only}'", *more]
     for attempt in range(1, ATTEMPTS + 1):
-        succeeded, said = boot("pair", command, "--client", module, "--server", module, "--rdma", device, "--smp", "1", "--cpu-time",
+        succeeded, said = boot("pair", command, "--client", module, "--server", module, "--rdma", device, "--smp", options.smp, "--cpu-time",
                                "--limit", str(options.limit), f"--append={append}")
         if succeeded:
             break
@@ -96,6 +96,7 @@ def main():
     parser.add_argument("--only", default="", help="workloads with this in their name")
     parser.add_argument("--devices", nargs="+", choices=KINDS, default=[], help="candidates over these, and NFS over TCP")
     parser.add_argument("--candidates", nargs="+", choices=list(CANDIDATES), default=[], help="only these")
+    parser.add_argument("--smp", default="1", help="virtual CPUs of each machine")
     parser.add_argument("--limit", type=int, default=300, help="seconds until a pair is killed")
     options = parser.parse_args()
     names = options.candidates or chosen(CANDIDATES, options.devices)

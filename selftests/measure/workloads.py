@@ -13,12 +13,13 @@ from rig import FILE_MB
 MOUNT = Path("/mnt/bench")
 
 
-def fio(rw, bs, depth):
-    """Returns a workload of fio; with no seconds it does one operation, which is what fio's own start costs."""
+def fio(rw, bs, depth, files=f"{MOUNT}/file"):
+    """Returns a workload of fio on these files, with colons between them; with no seconds it does one operation, which is what fio's own
+    start costs."""
     def measure(seconds):
         length = ["--time_based", f"--runtime={int(seconds * 1000)}ms"] if seconds else ["--number_ios=1"]
         said = subprocess.run(
-            ["fio", "--name=bench", f"--filename={MOUNT}/file", f"--size={FILE_MB}M", f"--rw={rw}", f"--bs={bs}",
+            ["fio", "--name=bench", f"--filename={files}", f"--size={FILE_MB}M", f"--rw={rw}", f"--bs={bs}",
              "--direct=1", "--ioengine=libaio", f"--iodepth={depth}", *length,
              "--norandommap", "--randrepeat=1", "--output-format=json"],
             check=True, stdout=subprocess.PIPE).stdout

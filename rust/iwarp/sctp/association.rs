@@ -46,7 +46,8 @@ pub(super) const SETTINGS: Settings = Settings {
 
 /// How often SCTP sends again what the peer does not acknowledge when nobody waits for the
 /// association any more. Each timeout is twice the one before, up to `max_rto_ms`, so that takes 15
-/// seconds on a quick path, 39 if SCTP does not know the path's round-trip time yet, and 50 at most.
+/// seconds on a quick path, 39 if SCTP does not know the path's round-trip time yet, and 50 at
+/// most.
 const RETRANSMISSIONS_ALONE: u16 = 4;
 
 /// The order of the peer's chunks.

@@ -26,7 +26,7 @@ use tally::Tally;
 type Begin = fn(SocketAddrV4) -> Result<Box<dyn Attacker>, String>;
 
 /// Attacks that are so many connections, each of which does the same.
-const ATTACKS: [(&str, Begin); 7] = [
+const ATTACKS: [(&str, Begin); 8] = [
     ("unanswered-reads", silent::unanswered_reads),
     ("abandoned-grant", silent::abandoned_grant),
     ("no-receives", credits::no_receives),
@@ -34,6 +34,7 @@ const ATTACKS: [(&str, Begin); 7] = [
     ("overrun", credits::overrun),
     ("idle", crowd::idle),
     ("busy", crowd::busy),
+    ("calls-a-second", crowd::calls_a_second),
 ];
 
 /// An attack that has all of these, in turn.
