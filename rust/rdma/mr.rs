@@ -79,7 +79,7 @@ impl Access {
     }
 }
 
-/// What one region of a device can cover.
+/// The memory that one region of a device can cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// Any pieces: the device registers memory with gaps (`IBK_SG_GAPS_REG`).

@@ -24,7 +24,7 @@ pub struct ProtectionDomain<H: Context> {
     unclean: Atomic<bool>,
     /// Whether such a region had pages, which are never freed.
     leaks: Atomic<bool>,
-    /// What one region in it can cover.
+    /// The memory that one region in it can cover.
     coverage: Coverage,
     /// The number of buffers allocated in it.
     buffers: Atomic<u32>,

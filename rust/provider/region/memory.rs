@@ -11,7 +11,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// What a region can be mapped with.
+/// The kind of memory that a region is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Pages: only the first may begin, and only the last may end, within a page.
