@@ -135,7 +135,7 @@ fn prepare_own(
     let refused = reads.set_pages(more) == Err(EINVAL)
         && reads.add_own(3 * PAGE_SIZE..3 * PAGE_SIZE + 1) == Err(EINVAL);
     if !refused {
-        return Err(EBADE);
+        return Err(EIO);
     }
     add_many(&mut reads, whole, denied)?;
     reads.add_own(OWN)?;
