@@ -132,10 +132,11 @@ counts: ## work requests, doorbells and completions per RPC, of this project's c
 	@for side in rust c; do echo "server: $$side"; \
 		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/measure/counts.py --server' || exit; done
 
-locks: ## locks per RPC that this project's module and the in-tree one take, on client and server, with the debug kernel under User-Mode Linux
+locks: ## locks and other locked instructions per RPC of this project's module and the in-tree one, on client and server: with the debug kernel under User-Mode Linux, and under QEMU
 	@KERNEL=uml-debug scripts/build.sh module
 	@for side in rust c; do echo "client and server: $$side"; \
 		KERNEL=uml-debug $(vm) pair --client $$side --server $$side --limit $(LIMIT) -- selftests/measure/locks.py || exit; done
+	@scripts/build.sh module && scripts/enter selftests/measure/locked.py
 
 interop: ## this project's module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
 	@$(call built,rust)

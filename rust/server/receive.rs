@@ -17,7 +17,10 @@ use super::{
     work_queue::Work, //
 };
 use crate::prelude::*;
-use core::ops::Range;
+use core::ops::{
+    Range,
+    RangeInclusive, //
+};
 use proto::{
     call::Outline,
     rdma_error::ErrorMessage,
@@ -148,7 +151,7 @@ impl Responder {
         }
         context.parsed = info.parsed;
         context.reduction = info.reduction;
-        let pages = self.max_reply_pages(info.write_chunk_bytes);
+        let pages = self.reply_pages(info.write_chunk_bytes);
         if args
             .save_reply_pages(&mut context.saved_pages, pages)
             .is_err()
@@ -158,17 +161,19 @@ impl Responder {
         Some(call)
     }
 
-    /// Returns the most pages of a reply whose Write chunks have `write_chunk_bytes`: enough for
-    /// these or for an inline reply, and two more, as the data may begin within a page. The client
-    /// chooses the length of the chunks, but no more pages are saved than the thread has, which
-    /// suffices for the longest payload that nfsd returns. An inline reply needs few pages, and
-    /// only a call without READ needs fewer, which its operations would have to tell.
-    fn max_reply_pages(&self, write_chunk_bytes: u64) -> usize {
-        usize::try_from(write_chunk_bytes)
-            .unwrap_or(usize::MAX)
-            .max(self.send_path.inline_threshold)
-            .div_ceil(PAGE_SIZE)
-            .saturating_add(2)
+    /// Returns the fewest and the most pages of a reply whose Write chunks have
+    /// `write_chunk_bytes`: enough for these or for an inline reply, and two more, as the data may
+    /// begin within a page. Only the operations of a call without a Write chunk would tell whether
+    /// its reply has data. The client chooses the length of the chunks, but no more pages are saved
+    /// than the thread has, which suffices for the longest payload that nfsd returns.
+    fn reply_pages(&self, write_chunk_bytes: u64) -> RangeInclusive<usize> {
+        let pages = |bytes: usize| bytes.div_ceil(PAGE_SIZE).saturating_add(2);
+        let bytes = usize::try_from(write_chunk_bytes).unwrap_or(usize::MAX);
+        let most = pages(bytes.max(self.send_path.inline_threshold));
+        match write_chunk_bytes {
+            0 => 1..=most,
+            _ => most..=most,
+        }
     }
 }
 

@@ -102,6 +102,8 @@ class Qemu(Machine):
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
             *self.shares.arguments, *wire,
         ]
+        if options.plugin:
+            self.command += ["-plugin", f"{options.plugin},out={self.dir}/plugin"]
         if self.interactive:
             self.command += ["-chardev", "stdio,id=command,signal=off", "-device", "virtconsole,chardev=command"]
         else:

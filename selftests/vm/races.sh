@@ -15,10 +15,29 @@ soft=soft,timeo=30,retrans=1
 # What one step may take. That of a soft mount which meets no answer takes half a minute; rdma_cm gives up a connection after longer.
 LIMIT=150
 
+# Where the tasks of this machine are that wait for NFS, and what its transports and its device have.
+waits() {
+	local stack
+	for stack in /proc/[0-9]*/stack; do
+		! grep -qE 'rpc|nfs|xprt|rdma' "$stack" || head -v -n 12 "${stack%stack}comm" "$stack"
+	done
+	head -v -n 40 /sys/kernel/debug/sunrpc/rpc_{clnt/*/tasks,xprt/*/info} /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state}
+	rdma resource show
+	rdma resource show qp
+	rdma resource show cm_id
+	ss -nta
+} 2>/dev/null
+
 # bounded COMMAND...: whatever it says, it ends.
 bounded() {
-	timeout -s KILL $LIMIT "$@"
-	[ $? -ne 137 ] || { echo "$*: killed after $LIMIT s"; return 1; }
+	local status=0 watch waits=/run/waits.$BASHPID
+	{ sleep $((LIMIT - 10)) && waits; } >"$waits" 2>&1 &
+	watch=$!
+	timeout -s KILL $LIMIT "$@" || status=$?
+	pkill -P $watch
+	wait $watch
+	[ $status -ne 137 ] || { echo "$*: killed after $LIMIT s; before that:"; cat "$waits"; return 1; }
+	return $status
 }
 
 # beside FUNCTION...: each runs again and again, beside the others, until the time is over. Only one that hangs, or could not do what

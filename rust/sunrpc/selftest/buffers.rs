@@ -18,7 +18,10 @@ use crate::{
     SvcArgs,
     SvcResult, //
 };
-use core::ptr::null_mut;
+use core::{
+    ops::RangeInclusive,
+    ptr::null_mut, //
+};
 
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
@@ -57,6 +60,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "saved pages of a deferred call are not put back",
         saved_pages_of_a_deferred_call_are_not_put_back,
+    ),
+    (
+        "as many pages are saved as replies needed lately, and the first one without a reference",
+        as_many_pages_are_saved_as_were_needed,
     ),
     (
         "a call whose message is taken for the reply has no bytes, and does not lead to the message",
@@ -131,8 +138,17 @@ impl Thread {
     }
 
     fn save(&mut self, saved_pages: &mut SavedReplyPages) -> Result {
+        self.save_some(PAGES..=PAGES, saved_pages)
+    }
+
+    fn save_some(
+        &mut self,
+        counts: RangeInclusive<usize>,
+        saved_pages: &mut SavedReplyPages,
+    ) -> Result {
         // SAFETY: The thread has all of its pages, and nobody else uses them.
-        unsafe { SvcArgs::<EmptyMessage>::new(self.rqst(0)) }.save_reply_pages(saved_pages, PAGES)
+        let args = unsafe { SvcArgs::<EmptyMessage>::new(self.rqst(0)) };
+        args.save_reply_pages(saved_pages, counts)
     }
 
     fn restore(&mut self, saved_pages: &mut SavedReplyPages) {
@@ -245,6 +261,38 @@ fn saved_pages_of_a_deferred_call_are_not_put_back() -> Result<bool> {
     thread.rqst.rq_deferred = NonNull::dangling().as_ptr();
     thread.restore(&mut saved_pages);
     Ok(before == *thread.pages)
+}
+
+fn as_many_pages_are_saved_as_were_needed() -> Result<bool> {
+    let (mut thread, mut saved_pages) = (Thread::new()?, SavedReplyPages::default());
+    // The entries with a reference more, while a call is executed.
+    let mut saves = |thread: &mut Thread, spliced: bool| -> Result<[bool; PAGES]> {
+        thread.save_some(1..=PAGES, &mut saved_pages)?;
+        // SAFETY: The array has a reference to each page.
+        let references = |page| unsafe { cbindings::page_ref_count(page) };
+        let saved = thread.pages.map(|page| references(page) == 2);
+        if spliced {
+            thread.splice()?;
+        }
+        let before = thread.pages[0];
+        thread.restore_behind(if spliced { 2 } else { 1 }, &mut saved_pages);
+        saved_pages.clear();
+        // The first page stays where it is, unless the reply needed more than was saved.
+        let is_kept = thread.gives_up(0) && thread.pages[0] == before;
+        Ok(match is_kept == (!spliced || saved[1]) {
+            true => saved,
+            false => [true; PAGES],
+        })
+    };
+    let mut one = [false; PAGES];
+    one[1] = true;
+    let none = [false; PAGES];
+    let mut passed = saves(&mut thread, false)? == none && saves(&mut thread, true)? == none;
+    for _ in 0..16 {
+        passed &= saves(&mut thread, false)? == one;
+    }
+    passed &= saves(&mut thread, false)? == none;
+    Ok(passed)
 }
 
 /// A message of a few bytes.

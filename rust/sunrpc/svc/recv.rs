@@ -21,6 +21,7 @@ use crate::{
     },
     svc::reply::SavedReplyPages, //
 };
+use core::ops::RangeInclusive;
 use kernel::bindings::page;
 
 impl<C: SvcConnection> SvcXprt<C> {
@@ -67,17 +68,31 @@ impl<C: SvcConnection> SvcXprt<C> {
         // SAFETY: Both are live.
         unsafe { cbindings::svc_xprt_copy_addrs(rqstp, self.as_raw()) };
         // No port of such a transport is reserved for root.
-        // SAFETY: The flags change by atomic operations only.
-        unsafe { cbindings::set_bit(cbindings::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
-        // The flags are the thread's, and those of its last call remain until they are changed.
-        let set_local = if self.is_local() {
-            cbindings::set_bit
-        } else {
-            cbindings::clear_bit
-        };
-        // SAFETY: The `svc_rqst` is the thread's. The flags change by atomic operations only.
-        unsafe { set_local(cbindings::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
+        // SAFETY: The `svc_rqst` is the thread's.
+        unsafe { set_rqst_flag(rqstp, cbindings::RQ_SECURE, true) };
+        // SAFETY: The `svc_rqst` is the thread's.
+        unsafe { set_rqst_flag(rqstp, cbindings::RQ_LOCAL, self.is_local()) };
         len
+    }
+}
+
+/// Sets or clears a flag of `rqst`. The flags are the thread's, and those of its last call remain
+/// until they are changed, so most often there is nothing to do.
+///
+/// # Safety
+///
+/// `rqst` is that of the calling thread.
+unsafe fn set_rqst_flag(rqst: *mut cbindings::svc_rqst, flag: u32, is_set: bool) {
+    // SAFETY: The caller promises a live `svc_rqst`. The flags change by atomic operations only.
+    let flags = unsafe { &raw mut (*rqst).rq_flags };
+    // SAFETY: As above. Only the thread changes this one.
+    let was_set = unsafe { flags.read_volatile() } & (1 << flag) != 0;
+    match (was_set, is_set) {
+        // SAFETY: As above.
+        (false, true) => unsafe { cbindings::set_bit(flag, flags) },
+        // SAFETY: As above.
+        (true, false) => unsafe { cbindings::clear_bit(flag, flags) },
+        (true, true) | (false, false) => (),
     }
 }
 
@@ -161,12 +176,17 @@ impl<M: Stable> SvcArgs<'_, M> {
         Ok(())
     }
 
-    /// Saves in `saved_pages` the first `count` pages that the thread has for the reply, or those
-    /// before the first page that is not the thread's alone.
-    pub fn save_reply_pages(&self, saved_pages: &mut SavedReplyPages, count: usize) -> Result {
+    /// Saves in `saved_pages` the first pages that the thread has for the reply, as many of
+    /// `counts` as were needed lately, or those before the first page that is not the thread's
+    /// alone.
+    pub fn save_reply_pages(
+        &self,
+        saved_pages: &mut SavedReplyPages,
+        counts: RangeInclusive<usize>,
+    ) -> Result {
         // SAFETY: By the promise of the caller of `new` the `svc_rqst` is the calling thread's,
         // which is in `xpo_recvfrom`.
-        unsafe { saved_pages.save(self.rqst, count) }
+        unsafe { saved_pages.save(self.rqst, counts) }
     }
 
     /// Returns whether the thread receives from `xprt`. If so, it has a reference to that.

@@ -14,6 +14,8 @@ use crate::{
     memory::Page,
     xdr_buf::Pieces, //
 };
+use core::ops::RangeInclusive;
+use kernel::bindings::page;
 
 /// The results of a call, in the service thread that is about to send them.
 ///
@@ -102,20 +104,35 @@ impl SvcResult<'_> {
 }
 
 /// The pages that a service thread had for a reply before the call was executed.
+///
+/// Nobody puts a page in the place of the first one, which has the head of the reply, so that needs
+/// no reference. Each other one takes two atomic operations, and most replies need none of them: if
+/// the caller does not know how many, as many are saved as replies to calls that used the same
+/// value have needed lately. Who guesses wrong loses pages once.
 pub struct SavedReplyPages {
+    /// The first page. Only compared.
+    first: *const page,
+    /// Those behind it.
     pages: KVec<Page>,
     /// The thread's `svc_rqst`.
     rqst: *const cbindings::svc_rqst,
+    /// The number of pages that a reply needed lately, the first one included.
+    needed: usize,
+    /// The replies in a row that needed fewer.
+    needed_fewer: u8,
 }
 
-// SAFETY: The pointer is only compared, and pages belong to no task.
+// SAFETY: The pointers are only compared, and pages belong to no task.
 unsafe impl Send for SavedReplyPages {}
 
 impl Default for SavedReplyPages {
     fn default() -> Self {
         Self {
+            first: ptr::null(),
             pages: KVec::new(),
             rqst: ptr::null(),
+            needed: 1,
+            needed_fewer: 0,
         }
     }
 }
@@ -124,9 +141,13 @@ impl SavedReplyPages {
     /// The number of pages that are saved without an allocation for each call.
     const MAX_KEPT: usize = 32;
 
+    /// The number of replies in a row that need fewer pages, before fewer are saved.
+    const LATELY: u8 = 16;
+
     /// Drops the references to the pages, and frees the list if it is long, as many of these are
     /// kept for later calls.
     pub fn clear(&mut self) {
+        self.first = ptr::null();
         self.pages.clear();
         if self.pages.capacity() > Self::MAX_KEPT {
             self.pages = KVec::new();
@@ -150,19 +171,25 @@ impl SavedReplyPages {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// Saves the first `count` pages that the thread has for the reply, or those before the first
-    /// page that is not the thread's alone: nfsd may leave it a page of a file. The thread has as
-    /// many as the longest message of the service takes, so a larger `count` costs no more.
+    /// Saves the first pages that the thread has for the reply, as many of `counts` as were needed
+    /// lately, or those before the first page that is not the thread's alone: nfsd may leave it a
+    /// page of a file. The thread has as many as the longest message of the service takes, so
+    /// larger numbers cost no more.
     ///
     /// # Safety
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_recvfrom`.
-    pub(crate) unsafe fn save(&mut self, rqst: *mut cbindings::svc_rqst, count: usize) -> Result {
+    pub(crate) unsafe fn save(
+        &mut self,
+        rqst: *mut cbindings::svc_rqst,
+        counts: RangeInclusive<usize>,
+    ) -> Result {
         self.clear();
         self.rqst = rqst;
+        let count = self.needed.max(*counts.start()).min(*counts.end());
         // SAFETY: The caller promises that it is the thread's.
         let count = count.min(unsafe { Self::reply_pages(&*rqst) });
-        self.pages.reserve(count, GFP_KERNEL)?;
+        self.pages.reserve(count.saturating_sub(1), GFP_KERNEL)?;
         for index in 0..count {
             // SAFETY: The caller promises that it is the thread's. The array has that many entries.
             let page = unsafe { (*rqst).rq_respages.add(index).read() };
@@ -173,6 +200,10 @@ impl SavedReplyPages {
             if unsafe { cbindings::page_ref_count(page.as_ptr()) } != 1 {
                 break;
             }
+            if index == 0 {
+                self.first = page.as_ptr();
+                continue;
+            }
             // SAFETY: The array's reference was the only one, so it is the thread's own page, of
             // order 0.
             let page = unsafe { Page::share(page) };
@@ -181,6 +212,18 @@ impl SavedReplyPages {
             }
         }
         Ok(())
+    }
+
+    /// Notes how many pages a reply has needed.
+    fn note_needed(&mut self, pages: usize) {
+        self.needed_fewer = match pages < self.needed {
+            true => self.needed_fewer.saturating_add(1),
+            false => Self::LATELY,
+        };
+        if self.needed_fewer >= Self::LATELY {
+            self.needed = pages.max(1);
+            self.needed_fewer = 0;
+        }
     }
 
     /// Puts the pages back to their entries, so that the thread need not allocate others, and drops
@@ -199,10 +242,10 @@ impl SavedReplyPages {
         let rqst = unsafe { &mut *rqst };
         // If another thread saved the pages, or the call was deferred since, they may be in the
         // reply to another call by now, and each client would see data of the other's reply.
-        let saved = if rqst.rq_deferred.is_null() && ptr::eq(self.rqst, rqst) {
-            self.pages.as_slice()
-        } else {
-            &[]
+        let is_own = rqst.rq_deferred.is_null() && ptr::eq(self.rqst, rqst);
+        let (saved, saved_end) = match is_own && !self.first.is_null() {
+            true => (self.pages.as_slice(), self.pages.len().saturating_add(1)),
+            false => (&[][..], 0),
         };
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.
@@ -214,37 +257,43 @@ impl SavedReplyPages {
         // SAFETY: The index is below that number. Only this thread changes the array.
         let page_at = |index| unsafe { entry(index).read() };
         let is_replaced = |index, page: &Page| page_at(index) != page.as_ptr();
+        // SAFETY: The array has a reference to each page in it.
+        let is_alone = |page: *mut page| unsafe { cbindings::page_ref_count(page) } == 1;
+        // Only the bytes of the head that were written are sent, so nothing else of the page is.
+        let reuses_first = saved_end > 0 && ptr::eq(page_at(0), self.first) && is_alone(page_at(0));
+        if used == 0 && saved_end > 0 && !reuses_first {
+            used = 1;
+        }
         // When a COMPOUND has no room for the operation after a READ, nfsd may take the READ's
         // pages for unused, and write the next reply to them. They may be pages of the file, or of
         // a Send that has not completed.
-        for (index, page) in (used..).zip(saved.get(used..).unwrap_or_default()) {
-            if is_replaced(index, page) || !SavedReplyPages::is_free(page) {
+        for (index, page) in (1_usize..).zip(saved) {
+            if index >= used && (is_replaced(index, page) || !SavedReplyPages::is_free(page)) {
                 used = index.saturating_add(1);
             }
         }
         // SAFETY: sunrpc set it up for this call.
         let count = unsafe { Self::reply_pages(rqst) };
-        for index in used.max(saved.len())..count {
+        for index in used.max(saved_end)..count {
             let page = page_at(index);
-            // SAFETY: The array has a reference to the page.
-            if page.is_null() || unsafe { cbindings::page_ref_count(page) } == 1 {
+            if page.is_null() || is_alone(page) {
                 break;
             }
             used = index.saturating_add(1);
         }
         rqst.rq_next_page = entry(used);
-        let Some(used_pages) = saved.get(..used) else {
+        let replaced = saved.get(..used.saturating_sub(1));
+        let is_restored = used <= saved_end
+            && (used == 0 || reuses_first)
+            && replaced.is_some_and(|pages| {
+                let mut pages = (1_usize..).zip(pages);
+                pages.all(|(index, page)| is_replaced(index, page))
+            });
+        self.note_needed(used);
+        if !is_restored {
             return;
-        };
-        for (index, page) in used_pages.iter().enumerate() {
-            // The first page has the head, of which only the bytes that were written are sent.
-            let reusable =
-                is_replaced(index, page) || (index == 0 && SavedReplyPages::is_free(page));
-            if !reusable {
-                return;
-            }
         }
-        for (index, page) in self.pages.drain_all().enumerate().take(used) {
+        for (page, index) in self.pages.drain_all().zip(1_usize..used) {
             // SAFETY: The index is below the number of entries. Only this thread changes the array,
             // which owns the reference from now on.
             let replaced = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
