@@ -16,6 +16,8 @@ use crate::common::line::Line;
 const CREDITS: usize = 8;
 /// The Send buffers.
 const BUFFERS: usize = 3;
+/// The waiting Sends from which on no call is taken for execution.
+const MOST_SENDS: usize = 4;
 /// The pages for calls that are being read. One call is always read.
 const PAGES: usize = 6;
 
@@ -330,11 +332,12 @@ impl Server {
 
     /// Begins to execute the oldest call that was read, if there is one, in another thread.
     fn finish_reading(&mut self) {
-        if self.read_done.is_empty() {
+        if self.read_done.is_empty() || self.for_buffers.len() + self.sends.len() >= MOST_SENDS {
             return;
         }
-        if let Some(Work::ReadDone(read)) = self.queue.pop() {
-            self.execute_read(read);
+        match self.queue.pop() {
+            Some(Work::ReadDone(read)) => self.execute_read(read),
+            _ => panic!("what was read is next"),
         }
     }
 
