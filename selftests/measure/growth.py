@@ -17,7 +17,7 @@ from rig import SRC, boot, write
 OUT = SRC / "build/bench"
 MODULES = {"ours": "rust", "in-tree": "c"}
 GUEST = "selftests/measure/growth_guest.py"
-CURVES = ("in-flight", "payload", "client", "server")
+CURVES = ("in-flight", "payload", "long-payload", "client", "server")
 
 
 def figures(name, options):

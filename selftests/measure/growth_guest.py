@@ -32,6 +32,9 @@ OF_SERVER = (0, 1, 128, 512, 1024, 2000)
 OF_CLIENT = (1, 2, 4, 8, 16, 32, 64)
 IN_FLIGHT = (1, 4, 16, 64, 128, 256, 1024)
 PAYLOADS = (4, 16, 64, 256, 1024)
+# Of the crafted peer, as no mount has more than 1 MiB.
+LONG_PAYLOADS = (1024, 2048, 4096)
+LONG_CALLS = 20
 BESIDE = ("GETATTR", "4 KiB random read, depth 1")
 OTHERS = "other connections of the server"
 CALLERS = 100
@@ -95,6 +98,38 @@ def payload():
             tell("payload, KiB", kib, what, instructions(fio(rw, f"{kib}k", 1)))
 
 
+def restart_server(most):
+    """Starts it anew, for calls of up to so many octets."""
+    server = str(SRC / "scripts/vm/nfs-server")
+    run(server, "stop")
+    Path("/proc/fs/nfsd/max_block_size").write_text(str(most))
+    run(server, "start")
+
+
+def long_payload():
+    run("umount", str(MOUNT))
+    restart_server(LONG_PAYLOADS[-1] << 10)
+    with Crowd(ADDRESS) as crowd:
+        make_peer_file()
+        for kib in LONG_PAYLOADS:
+            said = subprocess.run([PEER, "payload", str(kib << 10), str(LONG_CALLS)], stdout=subprocess.PIPE, text=True, env=crowd.environment)
+            if said.returncode:
+                print(f"growth: {kib} KiB: {said.stdout}", file=sys.stderr)
+                continue
+            for line in said.stdout.splitlines():
+                what, nanoseconds = line.split()
+                tell("payload of the crafted peer, KiB", kib, what, int(nanoseconds) / 1000)
+    restart_server(LONG_PAYLOADS[0] << 10)
+    mount(MOUNT, ADDRESS, "noac")
+    # As in set_up.
+    time.sleep(15)
+
+
+def make_peer_file():
+    run("dd", "if=/dev/zero", "of=/export/peer.dat", "bs=65536", "count=1", "status=none")
+    Path("/export/peer.dat").chmod(0o666)
+
+
 def connections_of_the_client():
     """Mounts of up to four addresses of the server, with up to 16 connections each. Of NFSv3, as a client of a later version finds out
     that they are one server."""
@@ -123,8 +158,7 @@ def connections_of_the_client():
 
 
 def connections_of_the_server():
-    run("dd", "if=/dev/zero", "of=/export/peer.dat", "bs=65536", "count=1", "status=none")
-    Path("/export/peer.dat").chmod(0o666)
+    make_peer_file()
     with Crowd(ADDRESS) as crowd:
         for total in OF_SERVER:
             crowd.grow(total - crowd.connections)
@@ -138,6 +172,7 @@ def connections_of_the_server():
 COSTS = {
     "in-flight": calls_in_flight,
     "payload": payload,
+    "long-payload": long_payload,
     "client": connections_of_the_client,
     # Last, as a server that has no memory left has measured the others.
     "server": connections_of_the_server,

@@ -4,8 +4,8 @@
 //!
 //! `peer list` prints the names of all cases, `peer list server` and `peer list client` of those
 //! against the kernel's server or client. `peer run NAME` runs one: exit status 0 if the kernel did
-//! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long. In the
-//! environment, `SERVER_ADDR` is the address of the kernel's server, `CLIENT_ADDR` the address of
+//! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long, and
+//! `peer payload BYTES CALLS` measures long calls. In the environment, `SERVER_ADDR` is the address of the kernel's server, `CLIENT_ADDR` the address of
 //! this machine that the kernel's client mounts, and `PEER_ADDR` the one that crafted clients
 //! connect from, if they are to have one of their own.
 
@@ -33,6 +33,7 @@ mod kernel_client;
 mod message;
 mod nfs3;
 mod nfs4;
+mod payload;
 mod server;
 mod server_cases;
 mod timeout;
@@ -72,6 +73,12 @@ fn attack(name: &str, connections: &str, seconds: &str) -> Result<(), String> {
     outcome.ok_or_else(|| format!("there is no attack {name}"))?
 }
 
+fn payload(bytes: &str, calls: &str) -> Result<(), String> {
+    let bytes = bytes.parse().map_err(|_| "how many bytes?")?;
+    let calls = calls.parse().map_err(|_| "how many calls?")?;
+    payload::run(server_address()?, bytes, calls)
+}
+
 fn finish(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,9 +106,10 @@ fn main() -> ExitCode {
         }
         ["run", name] => finish(run(name)),
         ["attack", name, connections, seconds] => finish(attack(name, connections, seconds)),
+        ["payload", bytes, calls] => finish(payload(bytes, calls)),
         _ => {
             let attacks = attacks::names().join("|");
-            eprintln!("usage: peer list [client|server] | peer run NAME | peer attack {attacks} CONNECTIONS SECONDS");
+            eprintln!("usage: peer list [client|server] | peer run NAME | peer attack {attacks} CONNECTIONS SECONDS | peer payload BYTES CALLS");
             ExitCode::from(2)
         }
     }
