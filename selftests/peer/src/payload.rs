@@ -25,7 +25,7 @@ fn writes(client: &Client, from: &Region) -> Outcome {
     let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(from));
     let reply = client.call(&client.inline_call(xid, &lists, &call.bytes))?;
     let mut results = Results::new(parse_inline(&reply.bytes)?.1)?;
-    expect_eq("written", results.written()? as usize, bytes as usize)
+    expect_eq("written", results.written()? as usize, bytes)
 }
 
 /// A READ of as much as `to` has room for, into a Write chunk.
@@ -34,7 +34,7 @@ fn reads(client: &Client, to: &Region) -> Outcome {
     let lists = ChunkLists::with_write(&[&[Segment::all_of(to)]]);
     let reply = client.compound(&lists, &[read(0, bytes as u32)])?;
     let mut results = Results::new(parse_inline(&reply.bytes)?.1)?;
-    expect_eq("read", results.read_reduced()? as usize, bytes as usize)
+    expect_eq("read", results.read_reduced()? as usize, bytes)
 }
 
 /// Prints what a call takes, of so many after the first one.
