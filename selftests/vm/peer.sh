@@ -55,7 +55,7 @@ refusals_logged() {
 
 # Whether it says so, if somebody replied to a callback that there is not.
 replies_logged() {
-	[[ " ${cases[*]} " != *" malformed_messages_"* ]] ||
+	[[ " ${cases[*]} " != *" reply_to_no_callback_"* ]] ||
 		on_server "dmesg | grep -m 1 'dropped a reply of $CLIENT_ADDR:[0-9]* to the callback 0x[0-9a-f]*, which does not wait for one'"
 }
 
