@@ -37,7 +37,6 @@ bounded() {
 	pkill -P $watch
 	wait $watch
 	[ $status -ne 137 ] || { echo "$*: killed after $LIMIT s; before that:"; cat "$waits"; return 1; }
-	return $status
 }
 
 # beside FUNCTION...: each runs again and again, beside the others, until the time is over. Only one that hangs, or could not do what
