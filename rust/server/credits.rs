@@ -144,10 +144,9 @@ impl Credits {
     /// Counts a call. If a round trip has passed and `enough` calls may have arrived in it, returns
     /// the number that did. Takes no lock until `enough` calls have arrived.
     fn arrived(&self, enough: u32, round_trip: impl FnOnce() -> Option<u64>) -> Option<u32> {
-        let counted = self.calls.load(Relaxed).saturating_add(1);
-        if counted < enough {
-            // Threads that count at the same time may miss calls, and the grant then rises later.
-            self.calls.store(counted, Relaxed);
+        if self.calls.load(Relaxed).saturating_add(1) < enough {
+            // A race with another thread that begins an interval miscounts by one call.
+            self.calls.add(1, Relaxed);
             return None;
         }
         let Some(round_trip) = round_trip() else {

@@ -200,8 +200,9 @@ impl SvcConnection for ServerTransport {
         self.responder()?.receive_work(xprt, work, args)
     }
 
-    fn result_payload(&self, context: &mut CallContext, offset: usize, len: usize) {
+    fn result_payload(&self, context: &mut CallContext, offset: usize, len: usize, pages: usize) {
         context.results.add(offset, len);
+        context.saved_pages.note_in_use(pages);
     }
 
     fn reply(

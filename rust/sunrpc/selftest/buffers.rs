@@ -46,6 +46,18 @@ pub const TESTS: &[(&str, Test)] = &[
         page_under_send_is_given_up,
     ),
     (
+        "a first page that somebody else uses is given up",
+        first_page_under_write_is_given_up,
+    ),
+    (
+        "pages of a file behind one that has left the page cache are given up",
+        pages_of_a_file_behind_a_lone_one_are_given_up,
+    ),
+    (
+        "pages that a result was in are given up, though nfsd thinks them unused",
+        pages_of_a_result_are_given_up,
+    ),
+    (
         "a page of a file beyond the saved pages is given up",
         page_of_a_file_beyond_the_saved_pages_is_given_up,
     ),
@@ -100,7 +112,10 @@ unsafe impl Stable for EmptyMessage {
     }
 }
 
-const PAGES: usize = 2;
+const PAGES: usize = 3;
+
+/// The pages of a reply with a page of data.
+const USED: usize = 2;
 
 /// The pages of a service thread.
 struct Thread {
@@ -110,7 +125,8 @@ struct Thread {
 
 impl Thread {
     fn new() -> Result<Self> {
-        let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
+        let page = || Page::new(GFP_KERNEL);
+        let pages = [page()?, page()?, page()?];
         let pages = pages.map(|page| page.into_raw().as_ptr());
         Ok(Self {
             rqst: KBox::new(cbindings::svc_rqst::default(), GFP_KERNEL)?,
@@ -152,7 +168,7 @@ impl Thread {
     }
 
     fn restore(&mut self, saved_pages: &mut SavedReplyPages) {
-        self.restore_behind(PAGES, saved_pages);
+        self.restore_behind(USED, saved_pages);
     }
 
     fn restore_behind(&mut self, used: usize, saved_pages: &mut SavedReplyPages) {
@@ -200,7 +216,7 @@ fn splice_is_undone(used: usize) -> Result<bool> {
 }
 
 fn saved_pages_go_back_to_where_they_were() -> Result<bool> {
-    splice_is_undone(PAGES)
+    splice_is_undone(USED)
 }
 
 fn pages_of_a_file_beyond_the_reply_are_freed() -> Result<bool> {
@@ -210,7 +226,7 @@ fn pages_of_a_file_beyond_the_reply_are_freed() -> Result<bool> {
 fn page_with_data_is_not_used_again() -> Result<bool> {
     let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     thread.restore(&mut saved_pages);
-    Ok(thread.gives_up(PAGES))
+    Ok(thread.gives_up(USED))
 }
 
 fn page_under_send_is_given_up() -> Result<bool> {
@@ -219,7 +235,7 @@ fn page_under_send_is_given_up() -> Result<bool> {
     let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
     thread.restore_behind(1, &mut saved_pages);
     drop(sent);
-    Ok(thread.gives_up(PAGES))
+    Ok(thread.gives_up(USED))
 }
 
 fn page_of_a_file_beyond_the_saved_pages_is_given_up() -> Result<bool> {
@@ -228,7 +244,34 @@ fn page_of_a_file_beyond_the_saved_pages_is_given_up() -> Result<bool> {
     // SAFETY: It is a page of its own.
     thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
     thread.restore_behind(1, &mut SavedReplyPages::default());
+    Ok(thread.gives_up(USED))
+}
+
+fn first_page_under_write_is_given_up() -> Result<bool> {
+    let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
+    // SAFETY: It is a page of the thread's own.
+    let _write = unsafe { Page::share(NonNull::new(thread.pages[0]).ok_or(EINVAL)?) };
+    thread.restore_behind(1, &mut saved_pages);
+    Ok(thread.gives_up(1))
+}
+
+fn pages_of_a_file_behind_a_lone_one_are_given_up() -> Result<bool> {
+    let (mut thread, mut saved_pages) = (Thread::new()?, SavedReplyPages::default());
+    thread.save_some(1..=PAGES, &mut saved_pages)?;
+    thread.splice()?;
+    // SAFETY: It stands for a page of a file, which the page cache has.
+    let _file = unsafe { Page::share(NonNull::new(thread.pages[2]).ok_or(EINVAL)?) };
+    thread.restore_behind(1, &mut saved_pages);
     Ok(thread.gives_up(PAGES))
+}
+
+fn pages_of_a_result_are_given_up() -> Result<bool> {
+    let (mut thread, mut saved_pages) = (Thread::new()?, SavedReplyPages::default());
+    thread.save_some(1..=PAGES, &mut saved_pages)?;
+    thread.splice()?;
+    saved_pages.note_in_use(USED);
+    thread.restore_behind(1, &mut saved_pages);
+    Ok(thread.gives_up(USED))
 }
 
 fn shared_page_is_not_saved() -> Result<bool> {
@@ -271,11 +314,14 @@ fn as_many_pages_are_saved_as_were_needed() -> Result<bool> {
         // SAFETY: The array has a reference to each page.
         let references = |page| unsafe { cbindings::page_ref_count(page) };
         let saved = thread.pages.map(|page| references(page) == 2);
+        // The page cache has a reference to it, too.
+        let file = Page::new(GFP_KERNEL)?;
         if spliced {
-            thread.splice()?;
+            // SAFETY: It is a page of its own.
+            thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
         }
         let before = thread.pages[0];
-        thread.restore_behind(if spliced { 2 } else { 1 }, &mut saved_pages);
+        thread.restore_behind(if spliced { USED } else { 1 }, &mut saved_pages);
         saved_pages.clear();
         // The first page stays where it is, unless the reply needed more than was saved.
         let is_kept = thread.gives_up(0) && thread.pages[0] == before;

@@ -156,7 +156,7 @@ impl SvcConnection for TestConnection {
         None
     }
 
-    fn result_payload(&self, (): &mut (), _offset: usize, _len: usize) {}
+    fn result_payload(&self, (): &mut (), _offset: usize, _len: usize, _pages: usize) {}
 
     fn reply(
         &self,

@@ -108,7 +108,7 @@ impl SvcResult<'_> {
 /// Nobody puts a page in the place of the first one, which has the head of the reply, so that needs
 /// no reference. Each other one takes two atomic operations, and most replies need none of them: if
 /// the caller does not know how many, as many are saved as replies to calls that used the same
-/// value have needed lately. Who guesses wrong loses pages once.
+/// value have lost lately. Who guesses wrong loses pages once.
 pub struct SavedReplyPages {
     /// The first page. Only compared.
     first: *const page,
@@ -116,6 +116,12 @@ pub struct SavedReplyPages {
     pages: KVec<Page>,
     /// The thread's `svc_rqst`.
     rqst: *const cbindings::svc_rqst,
+    /// The most pages that the caller expects the reply to use, and whether it may use fewer.
+    most: usize,
+    is_guess: bool,
+    /// The number of pages that were in use when the last result was complete, which nfsd may take
+    /// for unused later.
+    in_use: usize,
     /// The number of pages that a reply needed lately, the first one included.
     needed: usize,
     /// The replies in a row that needed fewer.
@@ -131,6 +137,9 @@ impl Default for SavedReplyPages {
             first: ptr::null(),
             pages: KVec::new(),
             rqst: ptr::null(),
+            most: 0,
+            is_guess: false,
+            in_use: 0,
             needed: 1,
             needed_fewer: 0,
         }
@@ -148,6 +157,7 @@ impl SavedReplyPages {
     /// kept for later calls.
     pub fn clear(&mut self) {
         self.first = ptr::null();
+        self.in_use = 0;
         self.pages.clear();
         if self.pages.capacity() > Self::MAX_KEPT {
             self.pages = KVec::new();
@@ -186,7 +196,9 @@ impl SavedReplyPages {
     ) -> Result {
         self.clear();
         self.rqst = rqst;
-        let count = self.needed.max(*counts.start()).min(*counts.end());
+        self.most = *counts.end();
+        self.is_guess = *counts.start() < self.most;
+        let count = self.needed.max(*counts.start()).min(self.most);
         // SAFETY: The caller promises that it is the thread's.
         let count = count.min(unsafe { Self::reply_pages(&*rqst) });
         self.pages.reserve(count.saturating_sub(1), GFP_KERNEL)?;
@@ -212,6 +224,12 @@ impl SavedReplyPages {
             }
         }
         Ok(())
+    }
+
+    /// Notes that the reply has results in the first `pages` pages of the thread: whoever takes
+    /// them for unused later is wrong.
+    pub fn note_in_use(&mut self, pages: usize) {
+        self.in_use = self.in_use.max(pages);
     }
 
     /// Notes how many pages a reply has needed.
@@ -264,6 +282,9 @@ impl SavedReplyPages {
         if used == 0 && saved_end > 0 && !reuses_first {
             used = 1;
         }
+        // SAFETY: sunrpc set it up for this call.
+        let count = unsafe { Self::reply_pages(rqst) };
+        used = used.max(self.in_use.min(count));
         // When a COMPOUND has no room for the operation after a READ, nfsd may take the READ's
         // pages for unused, and write the next reply to them. They may be pages of the file, or of
         // a Send that has not completed.
@@ -272,14 +293,17 @@ impl SavedReplyPages {
                 used = index.saturating_add(1);
             }
         }
-        // SAFETY: sunrpc set it up for this call.
-        let count = unsafe { Self::reply_pages(rqst) };
+        // A page of the file may have left the page cache since, in front of others.
         for index in used.max(saved_end)..count {
             let page = page_at(index);
-            if page.is_null() || is_alone(page) {
+            if page.is_null() {
                 break;
             }
-            used = index.saturating_add(1);
+            match is_alone(page) {
+                false => used = index.saturating_add(1),
+                true if index >= self.most => break,
+                true => (),
+            }
         }
         rqst.rq_next_page = entry(used);
         let replaced = saved.get(..used.saturating_sub(1));
@@ -289,7 +313,18 @@ impl SavedReplyPages {
                 let mut pages = (1_usize..).zip(pages);
                 pages.all(|(index, page)| is_replaced(index, page))
             });
-        self.note_needed(used);
+        if self.is_guess && is_own {
+            let is_lost = |index: usize| match index.checked_sub(1).and_then(|at| saved.get(at)) {
+                Some(page) => is_replaced(index, page),
+                None => page_at(index).is_null() || !is_alone(page_at(index)),
+            };
+            let needed = match (1..used).all(is_lost) {
+                true => used,
+                // What stays is not put back, so a reference has no use.
+                false => 1,
+            };
+            self.note_needed(needed);
+        }
         if !is_restored {
             return;
         }

@@ -184,10 +184,17 @@ pub trait SvcConnection: HasSvcCall {
     ) -> Option<KBox<SvcCall<Self>>>;
 
     /// Records in `context` that `len` bytes of the reply, from `offset` on, may leave the message.
+    /// The reply is in the first `pages` pages of the thread so far.
     ///
     /// It cannot fail: nfsd would then leave pages of the file among those that its thread writes
     /// replies to.
-    fn result_payload(&self, context: &mut Self::CallContext, offset: usize, len: usize);
+    fn result_payload(
+        &self,
+        context: &mut Self::CallContext,
+        offset: usize,
+        len: usize,
+        pages: usize,
+    );
 
     /// Replies to the call that came in `message`. May sleep. There is no second attempt if it
     /// fails.
@@ -365,7 +372,10 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return 0;
     };
-    xprt.result_payload(&mut call.context, offset as usize, len as usize);
+    // SAFETY: Both point into the same array of the thread.
+    let pages = unsafe { (*rqstp).rq_next_page.offset_from((*rqstp).rq_respages) };
+    let pages = usize::try_from(pages).unwrap_or(0);
+    xprt.result_payload(&mut call.context, offset as usize, len as usize, pages);
     0
 }
 
