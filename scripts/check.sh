@@ -324,6 +324,7 @@ suites() {
 	gate "$KERNEL: this module and the in-tree one, all versions" 1200 in_root selftests/interop/interop.py
 	settings='TIMEOUT=3000'
 	gate "$KERNEL: two, iwarp-tcp, libfabric's own tests" 3600 iwarp user_fabtests iwarp-tcp iwarp-tcp --memory 4G
+	gate "$KERNEL: two, iwarp-sctp, libfabric's own tests" 3600 iwarp user_fabtests iwarp-sctp iwarp-sctp --memory 4G
 	settings=
 }
 
