@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What long payloads cost the kernel's server: `peer payload BYTES CALLS` writes and then reads so many bytes of one file, so often and
+//! The cost of long payloads for the kernel's server: `peer payload BYTES CALLS` writes and then reads so many bytes of one file, so often and
 //! one call at a time, and prints how many nanoseconds a call of each kind takes.
 
 use crate::case::expect_eq;
