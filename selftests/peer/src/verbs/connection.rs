@@ -128,6 +128,8 @@ struct State {
     lost: Option<String>,
     /// Whether the other end has disconnected.
     disconnected: bool,
+    /// Whether the device ignores what arrives, so that it takes no Receives either.
+    silent: bool,
     /// The number of the last work request that was posted to the Send queue.
     posted: u64,
     /// The number of the last one that has completed; they complete in order.
@@ -197,6 +199,7 @@ impl Connection {
                 completed: VecDeque::new(),
                 lost: None,
                 disconnected: false,
+                silent: false,
                 posted: 0,
                 last_completed: 0,
                 buffers: vec![0; options.sends],
@@ -276,6 +279,7 @@ impl Connection {
 
     /// From now on the device ignores all that arrives. The connection manager goes on.
     pub fn fall_silent(&self) -> Result<()> {
+        self.state.borrow_mut().silent = true;
         // SAFETY: The queue pair is live.
         check(unsafe { peer_fall_silent(self.id.raw()) })
     }
@@ -427,7 +431,7 @@ impl Connection {
                 let invalidates = (completion.invalidates != 0).then_some(completion.key);
                 state.messages.push_back(Message { bytes, invalidates });
                 state.arrived += 1;
-                if self.options.repost {
+                if self.options.repost && !state.silent {
                     if let Err(error) = self.post_receive(index) {
                         state.lost.get_or_insert_with(|| error.to_string());
                     }
