@@ -3,9 +3,12 @@
 //! Queue pairs.
 //!
 //! All work runs in the worker of the queue pair: connecting, the stream, and the end. Verbs only
-//! enqueue and schedule it. On entry to the error state all requests, and any posted later,
-//! complete as flushed; the connection is handed to [`closing`](crate::closing), which needs no
-//! queue pair.
+//! enqueue and schedule it, but for one: a process that tells of its requests does the next step
+//! itself, unless somebody works for the queue pair already, so that no worker need wake up. A
+//! consumer in the kernel may post in any context, so its requests always go to the worker.
+//!
+//! On entry to the error state all requests, and any posted later, complete as flushed; the
+//! connection is handed to [`closing`](crate::closing), which needs no queue pair.
 //!
 //! # States
 //!
@@ -368,6 +371,30 @@ impl<L: Llp> Qp<L> {
             StreamProgress::Idle => Next::Wait(stream.poll_after_ms()),
         }
     }
+
+    /// Runs one step, and does what it asks for. Returns whether there may be more to do at once.
+    fn work(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
+        match this.charge.apply(|| Self::step(this, inner)) {
+            Next::Step => return true,
+            Next::Wait(after) => {
+                Worker::end_long_work(this);
+                if let Some(milliseconds) = after {
+                    Worker::queue_work_after(this, milliseconds);
+                }
+            }
+            Next::End(cause) => {
+                Worker::end_long_work(this);
+                let more = Self::end(this, inner, cause);
+                if !core::mem::replace(&mut inner.has_told_last, true)
+                    && this.queues.shared_receives().is_some()
+                {
+                    this.queues.report(QpEvent::LastReceive);
+                }
+                Self::look_later(this, more);
+            }
+        }
+        false
+    }
 }
 
 impl<L: Llp> Work for Qp<L> {
@@ -382,26 +409,8 @@ impl<L: Llp> Work for Qp<L> {
             false => ROUND_BUDGET,
         };
         for _ in 0..rounds {
-            let mut inner = this.inner.lock();
-            match this.charge.apply(|| Self::step(&this, &mut inner)) {
-                Next::Step => {}
-                Next::Wait(after) => {
-                    Worker::end_long_work(&this);
-                    if let Some(milliseconds) = after {
-                        Worker::queue_work_after(&this, milliseconds);
-                    }
-                    return;
-                }
-                Next::End(cause) => {
-                    Worker::end_long_work(&this);
-                    let more = Self::end(&this, &mut inner, cause);
-                    if !core::mem::replace(&mut inner.has_told_last, true)
-                        && this.queues.shared_receives().is_some()
-                    {
-                        this.queues.report(QpEvent::LastReceive);
-                    }
-                    return Self::look_later(&this, more);
-                }
+            if !Self::work(&this, &mut this.inner.lock()) {
+                return;
             }
         }
         Worker::queue_long_work(&this);
@@ -411,6 +420,17 @@ impl<L: Llp> Work for Qp<L> {
 impl<L: Llp> QueuePair for Qp<L> {
     fn posted(this: &Arc<Self>) {
         Worker::queue_work(this);
+    }
+
+    fn doorbell(this: &Arc<Self>) {
+        // Whoever has the lock may have looked for requests already, so the worker looks again.
+        let has_more = match this.inner.try_lock() {
+            Some(mut inner) => Self::work(this, &mut inner),
+            None => true,
+        };
+        if has_more {
+            Worker::queue_work(this);
+        }
     }
 
     fn modify(this: &Arc<Self>, attr: QpAttr) -> Result {

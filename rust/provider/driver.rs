@@ -82,6 +82,10 @@ pub trait QueuePair: Send + Sync + Sized + 'static {
     /// Takes note that requests were posted. Called in any context.
     fn posted(this: &Arc<Self>);
 
+    /// Takes note that the process that calls has posted requests. May sleep, and carry them out
+    /// at once: the time that takes is the process's own. No allocation starts I/O.
+    fn doorbell(this: &Arc<Self>);
+
     /// Changes attributes. To `Error` from every state. May sleep.
     fn modify(this: &Arc<Self>, attr: QpAttr) -> Result;
 

@@ -530,8 +530,9 @@ impl<D: Driver> Operations<D> {
 
     /// `post_send`. Called in any context. `EINVAL` before the queue pair is ready to send.
     ///
-    /// A process tells with a null pointer that it has posted. It can pass other requests through
-    /// the core, but their memory would be taken for that of the kernel: `EINVAL`.
+    /// A process tells with a null pointer that it has posted, and may have to sleep then. It can
+    /// pass other requests through the core, but their memory would be taken for that of the
+    /// kernel: `EINVAL`.
     ///
     /// # Safety
     ///
@@ -552,7 +553,9 @@ impl<D: Driver> Operations<D> {
                 iwtrace::event!(iwarp_wr_refused(data.queues.id(), false, 0, 0, EINVAL));
                 return EINVAL.to_errno();
             }
-            D::QueuePair::posted(&data.qp);
+            // The core calls in the system call of the process, without a lock that spins.
+            let _noio = NoIo::new();
+            D::QueuePair::doorbell(&data.qp);
             return 0;
         }
         if data.user.is_some() || is_early {

@@ -6,6 +6,8 @@ is in samples.tsv. Runs inside the build root, for KERNEL=uml.
 
 A round boots each candidate once, every second one in the opposite order, so that what changes slowly on this machine meets all of
 them alike. Where the interquartile ranges of two candidates overlap, they are called equal.
+
+With --programs it compares the devices instead, by what perftest takes over each.
 """
 
 import argparse
@@ -15,11 +17,13 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from candidates import KINDS, TCP, candidates, chosen
+from candidates import DEVICES, KINDS, TCP, candidates, chosen
 from rig import SRC, boot, fail, write
 
 OUT = SRC / "build/bench/time"
 CANDIDATES = candidates()
+# Which module a machine has that runs no NFS does not matter.
+PROGRAMS = {name: ("c", kind, append, ("--programs",)) for name, (kind, append) in DEVICES.items()}
 # On a machine with much else to do a mount fails now and then, also that of the kernel's own module.
 ATTEMPTS = 3
 
@@ -27,7 +31,7 @@ ATTEMPTS = 3
 def samples_of(name, options):
     """Boots a pair for that candidate, and yields the workload and the CPU time for an operation of the client and of the server, in
     microseconds, of each sample, with the load of the host."""
-    module, device, append, more = CANDIDATES[name]
+    module, device, append, more = options.compared[name]
     command = ["selftests/measure/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
                f"--only='{options.only}'", *more]
     for attempt in range(1, ATTEMPTS + 1):
@@ -70,19 +74,29 @@ def verdict(mine, other):
     return f"{mine[1] / other[1]:.2f}"
 
 
-def table(samples, names):
+def beside_mounts(name):
+    """Returns what a candidate for a mount is compared with, by the heads of their columns."""
+    return {"in-tree": name.replace("ours", "in-tree") if name.startswith("ours") else None, "NFS/TCP": TCP if name != TCP else None}
+
+
+def beside_programs(name):
+    """Returns what a device is compared with."""
+    return {other: other if name != other else None for other in ("siw", "rxe")}
+
+
+def table(samples, names, beside):
+    heads = "".join(f"{f'of {head}':>12}" for head in beside(""))
     yield "CPU time for an operation, in microseconds: median (interquartile range)"
     for workload in dict.fromkeys(sample[1] for sample in samples):
         yield ""
-        yield f"{workload:28}{'client':>30}{'server':>30}{'both':>30}{'n':>5}{'load':>12}{'of in-tree':>12}{'of NFS/TCP':>12}"
+        yield f"{workload:28}{'client':>30}{'server':>30}{'both':>30}{'n':>5}{'load':>12}{heads}"
         rows = {}
         for name in names:
             found = [sample for sample in samples if sample[:2] == (name, workload)]
             client, server, loads = zip(*(sample[2:] for sample in found))
             rows[name] = spread(client), spread(server), spread([c + s for c, s in zip(client, server)])
             both = rows[name][2]
-            against = [name.replace("ours", "in-tree") if name.startswith("ours") else None, TCP if name != TCP else None]
-            rows[name] += (len(found), f"{min(loads):.1f} to {max(loads):.1f}", against)
+            rows[name] += (len(found), f"{min(loads):.1f} to {max(loads):.1f}", beside(name).values())
         for name, (client, server, both, count, load, against) in rows.items():
             ends = "".join(f"{verdict(both, rows[other][2]) if other in rows else '':>12}" for other in against)
             yield f"  {name:26}{shown(client):>30}{shown(server):>30}{shown(both):>30}{count:5}{load:>12}{ends}"
@@ -95,11 +109,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--only", default="", help="workloads with this in their name")
     parser.add_argument("--devices", nargs="+", choices=KINDS, default=[], help="candidates over these, and NFS over TCP")
-    parser.add_argument("--candidates", nargs="+", choices=list(CANDIDATES), default=[], help="only these")
+    parser.add_argument("--candidates", nargs="+", choices=[*CANDIDATES, *PROGRAMS], default=[], help="only these")
+    parser.add_argument("--programs", action="store_true", help="perftest over each device, instead of a mount")
     parser.add_argument("--smp", default="1", help="virtual CPUs of each machine")
     parser.add_argument("--limit", type=int, default=300, help="seconds until a pair is killed")
     options = parser.parse_args()
-    names = options.candidates or chosen(CANDIDATES, options.devices)
+    options.compared, beside = (PROGRAMS, beside_programs) if options.programs else (CANDIDATES, beside_mounts)
+    names = options.candidates or chosen(options.compared, options.devices)
     OUT.mkdir(parents=True, exist_ok=True)
     samples = []
     with open(OUT / "samples.tsv", "w") as file:
@@ -109,7 +125,7 @@ def main():
                     samples.append((name, *sample))
                     print(*samples[-1], sep="\t", file=file, flush=True)
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    write(OUT, "table.txt", "\n".join(table(samples, names)) + "\n")
+    write(OUT, "table.txt", "\n".join(table(samples, names, beside)) + "\n")
 
 
 if __name__ == "__main__":

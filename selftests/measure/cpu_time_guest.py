@@ -10,6 +10,7 @@ import time
 
 sys.dont_write_bytecode = True
 
+from programs import PROGRAMS
 from rig import make_file, mount, on_server, run
 from workloads import MOUNT, WORKLOADS
 
@@ -27,13 +28,26 @@ def main():
     parser.add_argument("--seconds", type=float, default=1, help="for each workload")
     parser.add_argument("--samples", type=int, default=2, help="of each workload")
     parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--programs", action="store_true", help="programs instead of a mount")
     options = parser.parse_args()
+    if options.programs:
+        load = "modprobe -a rdma_ucm ib_uverbs"
+        run(*load.split())
+        on_server(load)
+        measure_all(PROGRAMS, options)
+        return
     run("modprobe", "-a", "rpcrdma", "nfs")
     on_server(" ".join(make_file("/export")))
     mount(MOUNT, os.environ["SERVER_ADDR"], "noac", tcp=options.tcp)
     # No delegation is given before lockd's grace period is over.
     on_server('until [ "$(cut -d. -f1 /proc/uptime)" -ge "$(</run/lockd-grace-ends)" ]; do sleep 0.2; done')
-    chosen = {name: measure for name, measure in WORKLOADS.items() if options.only in name}
+    measure_all(WORKLOADS, options)
+    run("umount", str(MOUNT))
+
+
+def measure_all(workloads, options):
+    """Runs those workloads that were asked for, once without a measurement."""
+    chosen = {name: measure for name, measure in workloads.items() if options.only in name}
     for measure in chosen.values():
         measure(0.2)
     for _ in range(options.samples):
@@ -45,7 +59,6 @@ def main():
             mark("begin", name)
             operations, _ = measure(options.seconds)
             mark("end", name, operations)
-    run("umount", str(MOUNT))
 
 
 if __name__ == "__main__":

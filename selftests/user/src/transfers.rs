@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -35,6 +36,7 @@ cases![
     accepting_end_sends_first,
     lone_writes_arrive,
     unsignalled_requests_are_sent,
+    doorbells_carry_out,
     complete_sends_arrive,
     refused_read_says_so,
     events_are_not_lost,
@@ -170,6 +172,27 @@ fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// A doorbell carries out what it tells of, unless the device works for the queue pair just then: no other thread need wake up.
+fn doorbells_carry_out(device: &Device) -> Outcome {
+    const ROUNDS: u64 = 200;
+    let (mut client, mut server) = pair(device, 8)?;
+    let there = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    let mut taken = 0;
+    for id in 0..ROUNDS {
+        server.qp.receive_into(id, &there, 0, 64);
+        client.qp.post(entry::inline(id, b"at once"))?;
+        taken += u64::from(client.qp.last_entry_is_taken());
+        for end in [&mut client, &mut server] {
+            let completion = end.qp.cq.wait()?;
+            expect("it is sent", completion.status == SUCCESS)?;
+        }
+        // An acknowledgement may be under way, of which the device takes note.
+        thread::sleep(Duration::from_millis(1));
+    }
+    println!("{taken} of {ROUNDS} were taken when the doorbell was heard");
+    expect("most are", taken > ROUNDS / 2)
 }
 
 /// Sends that are complete arrive, although their queue pair goes right behind: many programs end then.

@@ -335,8 +335,18 @@ impl Qp {
 
     /// Says whether the device took the entry before the last one that was put.
     pub fn entry_before_is_taken(&self) -> bool {
-        let before = self.next_send.wrapping_sub(2) % self.raw.send.slots;
-        let head = self.send.word(before as usize * entry::SQE_LEN + 8);
+        self.is_taken(2)
+    }
+
+    /// Says whether the device took the last entry that was put.
+    pub fn last_entry_is_taken(&self) -> bool {
+        self.is_taken(1)
+    }
+
+    /// Says whether the device took the last entry but `back - 1`.
+    fn is_taken(&self, back: u32) -> bool {
+        let slot = self.next_send.wrapping_sub(back) % self.raw.send.slots;
+        let head = self.send.word(slot as usize * entry::SQE_LEN + 8);
         head.load(Ordering::SeqCst) & u64::from(entry::VALID) == 0
     }
 
