@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The workloads of programs: perftest over the device of a pair. Each is a function as those of workloads.py. A program that waits for
 events sleeps; one that polls spins, so that its CPU time is the time that it takes. Those that send and write poll: over iWARP
-ib_send_bw with events stops in the middle (selftests/suites/outcomes.tsv), over siw ib_read_bw does, and ib_write_bw has none."""
+ib_send_bw with events stops in the middle (selftests/suites/outcomes.tsv), and ib_write_bw has none."""
 
 import subprocess
 
@@ -26,6 +26,5 @@ def perftest(options, each_second):
 PROGRAMS = {
     "ib_send_bw, 64 KiB": perftest("ib_send_bw -s 65536", BANDWIDTH),
     "ib_write_bw, 64 KiB": perftest("ib_write_bw -s 65536", BANDWIDTH),
-    "ib_read_bw, 64 KiB": perftest("ib_read_bw -s 65536", BANDWIDTH),
     "ib_send_lat, 64 octets, events": perftest("ib_send_lat -e -s 64", LATENCY),
 }

@@ -200,8 +200,20 @@ fn region_of_memory_that_is_not_pinned(device: &Device) -> Outcome {
     }
     match pages_of_the_kernel()? {
         Some(start) => {
-            let region = context.uverbs.reg_mr(context.pd, start, PAGE as u64, 0);
-            refused("a region of pages of the kernel", region, &[EFAULT])?;
+            let region = |access| {
+                let uverbs = &context.uverbs;
+                uverbs.reg_mr(context.pd, start, PAGE as u64, access)
+            };
+            // Since it has pages of the usual kind, the kernel lets them be pinned: the process may read them anyway.
+            match region(0) {
+                Ok(mr) => context
+                    .uverbs
+                    .dereg_mr(mr.handle)
+                    .map_err(failed("DEREG_MR"))?,
+                Err(errno) => expect("pages of the kernel are not read", errno == EFAULT)?,
+            }
+            let writable = region(LOCAL_WRITE);
+            refused("a region of pages of the kernel", writable, &[EFAULT])?;
         }
         None => println!("the kernel maps none of its pages"),
     }
