@@ -6,6 +6,7 @@
 //! sequence of [FPDUs](frame), each of which carries one DDP Segment (the ULPDU), its length and a
 //! [`crc`]. A receiver may ask for [markers](marker) every 512 octets of the stream.
 
+pub mod announcement;
 pub mod crc;
 pub mod frame;
 pub mod marker;

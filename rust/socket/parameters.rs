@@ -10,7 +10,7 @@ pub fn crc() -> bool {
 }
 
 /// Returns the length of segments that a peer takes, in octets, however short TCP's are. 0 if that
-/// is not known.
+/// is what the peer announces.
 pub fn mulpdu() -> u32 {
     // SAFETY: The function has no preconditions.
     unsafe { cbindings::mulpdu() }

@@ -41,7 +41,7 @@ static unsigned int mulpdu;
 module_param_cb(mulpdu, &mulpdu_ops, &mulpdu, 0644);
 __MODULE_PARM_TYPE(mulpdu, "uint");
 MODULE_PARM_DESC(mulpdu,
-		 "Length of DDP segments over TCP in octets, if a TCP segment is shorter than that (default: 0)");
+		 "Length of DDP segments over TCP in octets, if a TCP segment is shorter than that (default: 0, what the peer announces)");
 
 struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
 {

@@ -17,8 +17,8 @@ use crate::{
 use provider::borrowed::Piece;
 use rdmap::{
     fault::LlpError,
-    header,
     mpa::{
+        announcement,
         crc,
         frame,
         marker::Position,
@@ -45,6 +45,25 @@ const POLL_MS: u32 = 1_000;
 /// 13 seconds, after 26.
 const RECEIVE_TIMEOUT_MS: i64 = 30_000;
 
+/// The reason why segments that this end makes may be longer than those of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mulpdu {
+    /// The peer [announces](announcement) a length. This end does so, too.
+    Announced,
+    /// An administrator has chosen this length in octets, if it is longer.
+    Fixed(u32),
+}
+
+impl Mulpdu {
+    /// Returns the choice of the administrator.
+    pub(super) fn chosen() -> Self {
+        match parameters::mulpdu() {
+            0 => Self::Announced,
+            length => Self::Fixed(length),
+        }
+    }
+}
+
 /// An established connection, on which FPDUs flow.
 pub(crate) struct TcpEstablished {
     connection: TcpConn<EventTarget>,
@@ -53,6 +72,10 @@ pub(crate) struct TcpEstablished {
     send_markers: bool,
     // The length of segments that the peer takes, whatever TCP's is, in octets; or 0.
     taken: u32,
+    // The peer may still announce that length.
+    listens: bool,
+    // If it does, this end has to do so, too.
+    answers: bool,
     // The passive side sends nothing before it has received an FPDU (RFC 5044, section 7.1.2).
     gated: bool,
 }
@@ -60,32 +83,46 @@ pub(crate) struct TcpEstablished {
 impl TcpEstablished {
     /// Creates a connection with the negotiated properties. `reply` is the frame that the passive
     /// side has to send first. The active side sends a Write of no octets first, if the peer waits
-    /// for it. Sleeps.
+    /// for it, or if it is an announcement. Sleeps.
     pub(super) fn new(
         connection: TcpConn<EventTarget>,
         agreed: &StreamParams,
         reply: Option<&[u8]>,
+        mulpdu: Mulpdu,
     ) -> Result<Self> {
+        let announces = mulpdu == Mulpdu::Announced;
         let mut outbox = Outbox::new(agreed.send_markers, agreed.crc)?;
         if let Some(reply) = reply {
             outbox.raw(reply)?;
-        } else if agreed.rtr.is_some() {
-            let model = header::Model::Tagged {
-                response: false,
-                stag: Stag(0),
-                offset: 0,
-            };
-            let write = header::Header { last: true, model };
-            outbox.fpdu(write.emit().as_slice(), 0, |_| Ok(()))?;
+        } else if announces || agreed.rtr.is_some() {
+            announce(&mut outbox)?;
         }
         Ok(Self {
             connection,
             outbox,
             crc: agreed.crc,
             send_markers: agreed.send_markers,
-            taken: parameters::mulpdu(),
+            taken: match mulpdu {
+                Mulpdu::Announced => 0,
+                Mulpdu::Fixed(length) => length,
+            },
+            listens: announces,
+            answers: announces && reply.is_some(),
             gated: reply.is_some(),
         })
+    }
+
+    /// Takes note of what the peer has announced. Another announcement does not count.
+    fn adapt(&mut self, taken: u32, has_failed: bool) -> Result {
+        if !core::mem::take(&mut self.listens) {
+            return Ok(());
+        }
+        self.taken = taken;
+        // Nothing follows a Terminate.
+        if core::mem::take(&mut self.answers) && !has_failed {
+            announce(&mut self.outbox)?;
+        }
+        Ok(())
     }
 
     /// Returns the greatest length of a segment, wherever there is space for it.
@@ -148,7 +185,12 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 
     fn receive(&mut self, receiver: &mut Receiver<'_, '_, InOrder>) -> Result<Received> {
-        let received = receive(&mut self.connection, &mut self.gated, self.crc, receiver)?;
+        let mut taken = None;
+        let (connection, gated) = (&mut self.connection, &mut self.gated);
+        let received = receive(connection, gated, self.crc, &mut taken, receiver)?;
+        if let Some(taken) = taken {
+            self.adapt(taken, receiver.has_failed())?;
+        }
         Ok(match (received, self.connection.state()) {
             (Received::Over { graceful, .. }, ConnState::Failed(error)) => Received::Over {
                 graceful,
@@ -194,12 +236,18 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 }
 
+/// Adds the FPDU that announces what this end takes, or that it is ready to receive.
+fn announce(outbox: &mut Outbox) -> Result {
+    outbox.fpdu(announcement::emit().as_slice(), 0, |_| Ok(()))
+}
+
 /// Receives the FPDUs that are there. `gated` ends with the first one; `with_crc` says whether they
-/// have a CRC.
+/// have a CRC. `taken` becomes what the peer announces, if it does.
 fn receive(
     connection: &mut TcpConn<EventTarget>,
     gated: &mut bool,
     with_crc: bool,
+    taken: &mut Option<u32>,
     receiver: &mut Receiver<'_, '_, InOrder>,
 ) -> Result<Received> {
     connection.receive(|frames| loop {
@@ -217,7 +265,7 @@ fn receive(
         };
         match next {
             Next::Whole(frame) => {
-                let handled = fpdu(receiver, &frame, with_crc)?;
+                let handled = fpdu(receiver, &frame, with_crc, taken)?;
                 frame.take()?;
                 *gated = false;
                 if let Handled::Ended = handled {
@@ -246,6 +294,7 @@ fn fpdu(
     receiver: &mut Receiver<'_, '_, InOrder>,
     frame: &Frame<'_, '_>,
     with_crc: bool,
+    taken: &mut Option<u32>,
 ) -> Result<Handled> {
     receiver.count(Count::Received);
     // Behind a fault nothing is placed (RFC 5044, section 8). The receive half does not know of a
@@ -266,6 +315,9 @@ fn fpdu(
     let ulpdu_len = usize::from(layout.ulpdu_len());
     let head = head.get(frame::LENGTH_LEN..).ok_or(EINVAL)?;
     let head = head.get(..ulpdu_len.min(head.len())).unwrap_or(head);
+    if ulpdu_len == announcement::LEN {
+        *taken = taken.or_else(|| announcement::parse(head));
+    }
     receiver.segment((), head, ulpdu_len, |at, piece| {
         frame.copy_to(frame::LENGTH_LEN.saturating_add(at), piece)
     })

@@ -2,6 +2,7 @@
 
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
+mod announcement;
 mod failures;
 mod outbox;
 mod rfc7306;
@@ -11,7 +12,10 @@ use crate::prelude::*;
 use crate::{
     stream::StreamProgress,
     tcp::{
-        established::TcpEstablished,
+        established::{
+            Mulpdu,
+            TcpEstablished, //
+        },
         startup::SETTINGS, //
     }, //
 };
@@ -66,6 +70,19 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a connection that is idle gives back the pages that it sent from",
         outbox::pages_are_given_back,
+    ),
+    (
+        "who connects announces that it takes long FPDUs, and makes them for a peer that does",
+        announcement::active_side_announces,
+    ),
+    (
+        "who is connected to answers an announcement, once, and nothing else",
+        announcement::passive_side_answers,
+    ),
+    // Shows M-6.
+    (
+        "a peer that announces nothing gets FPDUs that fit, unless an administrator has decided",
+        announcement::others_get_what_fits,
     ),
     // Shows M-9.
     (
@@ -205,13 +222,25 @@ impl Bench {
         Self::of(settings, reply, crc, ONE_READ, Consumer::new()?)
     }
 
-    /// Creates a stream of this consumer. Sleeps.
+    /// Creates a stream of this consumer, which announces nothing. Sleeps.
     fn of(
         settings: &Settings,
         reply: Option<&[u8]>,
         crc: bool,
         reads: ReadLimits,
         consumer: Consumer,
+    ) -> Result<Self> {
+        Self::with_mulpdu(settings, reply, crc, reads, consumer, Mulpdu::Fixed(0))
+    }
+
+    /// Creates a stream of this consumer. Sleeps.
+    fn with_mulpdu(
+        settings: &Settings,
+        reply: Option<&[u8]>,
+        crc: bool,
+        reads: ReadLimits,
+        consumer: Consumer,
+        mulpdu: Mulpdu,
     ) -> Result<Self> {
         let (connection, peer) = connected(settings)?;
         let agreed = startup::StreamParams {
@@ -221,7 +250,7 @@ impl Bench {
             reads,
             rtr: None,
         };
-        let open = TcpEstablished::new(connection, &agreed, reply)?;
+        let open = TcpEstablished::new(connection, &agreed, reply, mulpdu)?;
         Ok(Self {
             shared: DeviceState::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
             stream: Stream::new(open, &consumer.queues, reads)?,

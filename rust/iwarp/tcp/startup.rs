@@ -9,7 +9,10 @@ use crate::{
         ConnectProgress,
         RequestStatus, //
     },
-    tcp::established::TcpEstablished, //
+    tcp::established::{
+        Mulpdu,
+        TcpEstablished, //
+    },
 };
 use provider::errno::econnrefused;
 use rdmap::mpa::startup::{
@@ -187,7 +190,7 @@ impl llp::Active for Active {
                 let Some(private_data) = llp::cm_private_data(private_data) else {
                     return llp::ConnectReply::Invalid;
                 };
-                match TcpEstablished::new(self.connection, &agreed, None) {
+                match TcpEstablished::new(self.connection, &agreed, None, Mulpdu::chosen()) {
                     Ok(conn) => llp::ConnectReply::Accepted {
                         conn,
                         reads: agreed.reads,
@@ -291,7 +294,7 @@ impl llp::Passive for Passive {
         let mut buffer = KBox::new([0; Frame::MAX_LEN], GFP_KERNEL)?;
         let length = reply.emit(&mut *buffer).map_err(|_| EINVAL)?;
         let reply = buffer.get(..length).unwrap_or_default();
-        let open = TcpEstablished::new(self.connection, &agreed, Some(reply))?;
+        let open = TcpEstablished::new(self.connection, &agreed, Some(reply), Mulpdu::chosen())?;
         Ok((open, agreed.reads))
     }
 
