@@ -155,7 +155,7 @@ bench-time: ## the same in CPU time per operation of client and server, under Us
 
 growth: ## how cost grows, beside the in-tree module: instructions by calls in flight, payload and connections; memory of a server's connections
 	@scripts/build.sh module && KERNEL=uml scripts/build.sh module
-	@scripts/enter nice cargo build --quiet --release --locked --package peer
+	@scripts/enter nice scripts/programs.sh
 	@scripts/enter selftests/measure/growth.py --only '$(ONLY)'
 	@KERNEL=uml scripts/enter selftests/measure/growth.py --memory
 
@@ -163,7 +163,7 @@ growth: ## how cost grows, beside the in-tree module: instructions by calls in f
 hostile: export KERNEL ?= uml
 hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each, RUNS=3: and medians
 	@$(call built,rust)
-	@scripts/enter nice cargo build --quiet --release --locked --package peer
+	@scripts/enter nice scripts/programs.sh
 	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --runs $(RUNS) --only '$(ONLY)'
 
 fmt: buildroot ## format the Rust sources

@@ -166,7 +166,7 @@ clippy() {
 	in_root scripts/build-copy.sh "${KERNEL:+$KERNEL-}selftest" CLIPPY=1 RPCRDMA_SELFTEST=1 KRUSTFLAGS=-Dwarnings
 }
 
-test_programs() { in_root nice cargo build --quiet --release --locked --package peer --package user; }
+test_programs() { in_root nice scripts/programs.sh; }
 
 # The lints of Cargo.toml. Those against panics are not for the unit tests, which are in the sources of their crates.
 host_clippy() {

@@ -13,6 +13,7 @@ import argparse
 import json
 import mmap
 import os
+import platform
 import re
 import resource
 import subprocess
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parents[2]
-PEER = SRC / "build/cargo/release/peer"
+PEER = SRC / f"build/cargo/{platform.machine()}-unknown-linux-gnu/release/peer"
 WATCH = SRC / "selftests/hostile/watch.py"
 MOUNT = Path("/mnt/hostile")
 BLOCK = 4096

@@ -13,6 +13,7 @@ instructions, with those of the peer, count with the operation's.
 
 import json
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from bench_guest import ADDRESS, set_up
 from rig import SRC, fail, make_file, mount, on_server, run
 from workloads import MOUNT, WORKLOADS, fio, loop
 
-PEER = SRC / "build/cargo/release/peer"
+PEER = SRC / f"build/cargo/{platform.machine()}-unknown-linux-gnu/release/peer"
 WATCH = SRC / "selftests/hostile/watch.py"
 OF_SERVER = (0, 1, 128, 512, 1024, 2000)
 OF_CLIENT = (1, 2, 4, 8, 16, 32, 64)

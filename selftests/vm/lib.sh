@@ -104,11 +104,14 @@ wait_for_grace_period() {
 	on_server 'until [ "$(cut -d. -f1 /proc/uptime)" -ge "$(</run/lockd-grace-ends)" ]; do sleep 0.2; done'
 }
 
-# The test needs the crafted peer of selftests/peer, which `make check-fast` builds, and the kernel's interface for verbs of user space.
+# Where scripts/programs.sh puts what it builds for this machine.
+test_programs=../../build/cargo/$(uname -m)-unknown-linux-gnu/release
+
+# The test needs the crafted peer of selftests/peer, which scripts/programs.sh builds, and the kernel's interface for verbs of user space.
 need_peer() {
-	peer=../../build/cargo/release/peer
+	peer=$test_programs/peer
 	if [ ! -x "$peer" ] || ! modprobe -a rdma_ucm ib_uverbs; then
-		cannot_run "the crafted peer is built (\`make check-fast\` does) and may use the device"
+		cannot_run "the crafted peer is built (\`scripts/enter scripts/programs.sh\` does) and may use the device"
 	fi
 	ulimit -l unlimited
 }

@@ -10,8 +10,8 @@
 . ./lib.sh
 clear_logs
 
-user=../../build/cargo/release/user
-[ -x "$user" ] || cannot_run "the hostile process is built (\`make check-fast\` does)"
+user=$test_programs/user
+[ -x "$user" ] || cannot_run "the hostile process is built (\`scripts/enter scripts/programs.sh\` does)"
 # The device is of the link type of this run, if that is iWARP.
 type=iwarp-tcp
 case $RDMA in
@@ -48,9 +48,10 @@ for fault in /sys/kernel/debug/fail{slab,_page_alloc}; do
 done
 [ ! -d /sys/kernel/debug/fail_page_alloc ] || echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
 
-# Some cases need swap, and a huge page.
+# Some cases need swap, and a huge page of 2 MiB.
 swap() { grep -q '^/' /proc/swaps || { modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 && swapon /dev/zram0; } >/dev/null 2>&1; }
-[ ! -e /proc/sys/vm/nr_hugepages ] || echo 2 >/proc/sys/vm/nr_hugepages
+huge_pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+[ ! -e $huge_pages ] || echo 2 >$huge_pages
 
 # Prints which objects there are, and whose.
 left() { for kind in qp srq cq mr pd cm_id ctx; do rdma resource show "$kind"; done; }

@@ -8,8 +8,8 @@
 . ./namespaces.sh
 clear_logs
 
-user=../../build/cargo/release/user
-[ -x "$user" ] || cannot_run "the hostile process is built (\`make check-fast\` does)"
+user=$test_programs/user
+[ -x "$user" ] || cannot_run "the hostile process is built (\`scripts/enter scripts/programs.sh\` does)"
 type=iwarp-tcp
 [ "${RDMA:-}" != iwarp-sctp ] || type=iwarp-sctp
 load() { { ! [ -e /sys/module/iwarp ] || rmmod iwarp; } && modprobe iwarp "$@"; }

@@ -7,8 +7,8 @@
 . ./lib.sh
 clear_logs
 
-user=../../build/cargo/release/user
-[ -x "$user" ] || cannot_run "the hostile process is built (\`make check-fast\` does)"
+user=$test_programs/user
+[ -x "$user" ] || cannot_run "the hostile process is built (\`scripts/enter scripts/programs.sh\` does)"
 type=iwarp-tcp
 [ "${RDMA:-}" != iwarp-sctp ] || type=iwarp-sctp
 if ! modprobe -a iwarp rdma_ucm ib_uverbs || ! modprobe dummy numdummies=0; then cannot_run "there are user verbs"; fi
