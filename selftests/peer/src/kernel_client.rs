@@ -34,9 +34,15 @@ pub fn read(root: &Path) -> io::Result<Vec<u8>> {
     fs::read(root.join(nfs3::NAME))
 }
 
+/// The flag of `open`, whose value is the architecture's.
+const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") {
+    0o200000
+} else {
+    0o40000
+};
+
 /// Reads the file past the page cache.
 fn read_directly(root: &Path) -> io::Result<Vec<u8>> {
-    const O_DIRECT: i32 = 0o40000;
     let mut options = fs::OpenOptions::new();
     let options = options.read(true).custom_flags(O_DIRECT);
     let mut bytes = vec![0; nfs3::LENGTH];
@@ -72,7 +78,6 @@ pub const PART: usize = 512;
 
 /// Reads the beginning of the file in parts, all at the same time, past the page cache.
 pub fn read_in_parts(root: &Path) -> io::Result<Vec<u8>> {
-    const O_DIRECT: i32 = 0o40000;
     let mut options = fs::OpenOptions::new();
     let file = options
         .read(true)

@@ -13,9 +13,9 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::EINVAL;
 use crate::kernel::EOPNOTSUPP;
-use crate::kernel::PAGE;
 use crate::verbs::Context;
 use crate::verbs::Qp;
 use crate::verbs::LOCAL_WRITE;
@@ -41,9 +41,9 @@ const KERNEL: [u64; 4] = [
 // Shows T2.
 fn requests_are_not_posted_by_commands(device: &Device) -> Outcome {
     let (client, mut server) = pair(device, 16)?;
-    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
-    server.qp.receive_into(1, &room, 0, PAGE as u32);
-    let own = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+    let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
+    server.qp.receive_into(1, &room, 0, page_size() as u32);
+    let own = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
     let uverbs = &client.qp.context.uverbs;
     let qp = client.qp.raw.handle;
     let not = [EINVAL, EOPNOTSUPP];

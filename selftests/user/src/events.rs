@@ -12,8 +12,8 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
+use crate::kernel::page_size;
 use crate::kernel::Uverbs;
-use crate::kernel::PAGE;
 use crate::verbs::open;
 use crate::verbs::LOCAL_WRITE;
 use crate::verbs::PATIENCE;
@@ -79,8 +79,11 @@ fn are_told(client: &End, server: &End, expected: [&[u32]; 2]) -> Outcome {
 fn peer_that_may_not_is_told_to_either_end(device: &Device) -> Outcome {
     for (opcode, access) in [(entry::WRITE, REMOTE_READ), (entry::READ, REMOTE_WRITE)] {
         let (mut client, server) = pair(device, 4)?;
-        let there = server.qp.context.buffer(PAGE, LOCAL_WRITE | access)?;
-        let here = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+        let there = server
+            .qp
+            .context
+            .buffer(page_size(), LOCAL_WRITE | access)?;
+        let here = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
         client.qp.post(entry::rdma(
             1,
             opcode,
@@ -95,7 +98,7 @@ fn peer_that_may_not_is_told_to_either_end(device: &Device) -> Outcome {
 
 fn message_that_does_not_fit_is_told_to_either_end(device: &Device) -> Outcome {
     let (mut client, mut server) = pair(device, 4)?;
-    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
     server.qp.receive_into(1, &room, 0, 4);
     client.qp.post(entry::inline(2, b"too long"))?;
     are_told(&client, &server, [&[QP_FATAL], &[QP_REQ_ERR]])
@@ -105,7 +108,10 @@ fn message_that_does_not_fit_is_told_to_either_end(device: &Device) -> Outcome {
 // Shows T14.
 fn full_queue_is_told_once(device: &Device) -> Outcome {
     let (mut client, server) = pair(device, 4)?;
-    let there = server.qp.context.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE)?;
+    let there = server
+        .qp
+        .context
+        .buffer(page_size(), LOCAL_WRITE | REMOTE_WRITE)?;
     // The queue has room for eight.
     for id in 0..40 {
         let write = entry::rdma(id, entry::WRITE, &[], there.mr.rkey, there.memory.address());
@@ -148,6 +154,6 @@ pub fn device_goes(device: &Device) -> Outcome {
     std::thread::sleep(Duration::from_secs(2));
     let gone = uverbs.alloc_pd();
     expect(&format!("{gone:?} is EIO"), gone == Err(5))?;
-    let gone = uverbs.reg_mr(pd, 0, PAGE as u64, LOCAL_WRITE);
+    let gone = uverbs.reg_mr(pd, 0, page_size() as u64, LOCAL_WRITE);
     expect("nor is memory registered", gone.is_err())
 }

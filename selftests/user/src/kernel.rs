@@ -156,6 +156,7 @@ extern "C" {
     fn user_readable(fd: c_int, timeout_ms: c_int) -> c_int;
     fn user_secret_file() -> c_int;
     fn user_child_writes(at: *mut c_void, len: usize) -> c_int;
+    fn getpagesize() -> c_int;
     fn fallocate(fd: c_int, mode: c_int, offset: i64, len: i64) -> c_int;
     fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn mmap(
@@ -519,10 +520,14 @@ pub const SHARED: c_int = 1;
 pub const PRIVATE: c_int = 2;
 pub const NOTHING: c_int = 0;
 const ANONYMOUS: c_int = 0x20;
-const HUGE: c_int = 0x4_0000;
+// Of 2 MiB, which machines with pages of 4 and of 16 KiB have.
+const HUGE: c_int = 0x4_0000 | 21 << 26;
 
-/// The length of a page.
-pub const PAGE: usize = 4096;
+/// The length of a page of this machine.
+pub fn page_size() -> usize {
+    // SAFETY: The function has no preconditions.
+    unsafe { getpagesize() as usize }
+}
 
 fn last_errno() -> Errno {
     io::Error::last_os_error().raw_os_error().unwrap_or(EINVAL)
@@ -562,7 +567,7 @@ impl Memory {
         Self::map(len, prot, PRIVATE | ANONYMOUS, -1, 0)
     }
 
-    /// Maps huge pages. `ENOMEM` if there are none, and `EINVAL` if the kernel knows none.
+    /// Maps huge pages of 2 MiB. `ENOMEM` if there are none, and `EINVAL` if the kernel knows none.
     pub fn huge(len: usize) -> Result<Self, Errno> {
         Self::map(len, READ | WRITE, PRIVATE | ANONYMOUS | HUGE, -1, 0)
     }
@@ -590,7 +595,7 @@ impl Memory {
 
     /// Returns the word at this offset.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % 8 == 0 && offset + 8 <= self.len.next_multiple_of(PAGE));
+        assert!(offset % 8 == 0 && offset + 8 <= self.len.next_multiple_of(page_size()));
         // SAFETY: By the invariant it lies in the mapping, whose last page is whole, and it is
         // aligned. All accesses of this process are atomic. A store to memory that is not writable
         // ends this process.
@@ -662,12 +667,12 @@ impl Memory {
 
     /// Unmaps the first page and keeps the others, of which there is one at least.
     pub fn without_first_page(self) -> Self {
-        assert!(self.len > PAGE);
+        assert!(self.len > page_size());
         // SAFETY: By the invariant it is this type's, and nobody borrows it.
-        unsafe { munmap(self.start, PAGE) };
+        unsafe { munmap(self.start, page_size()) };
         // SAFETY: There is more than one page.
-        let start = unsafe { self.start.byte_add(PAGE) };
-        let len = self.len - PAGE;
+        let start = unsafe { self.start.byte_add(page_size()) };
+        let len = self.len - page_size();
         std::mem::forget(self);
         // INVARIANT: What is left of the mapping.
         Self { start, len }

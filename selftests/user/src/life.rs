@@ -22,7 +22,6 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
-use crate::kernel::PAGE;
 use crate::numbers::Numbers;
 use crate::regions::works;
 use crate::verbs::Buffer;
@@ -39,7 +38,7 @@ cases![objects_go_in_any_order, processes_are_killed_at_any_time];
 /// How long something that ends may take to do so.
 const END: Duration = Duration::from_secs(20);
 const ALL: u32 = LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE;
-const LEN: usize = 16 * PAGE;
+const LEN: usize = 64 << 10;
 
 /// Two ends with traffic of each kind between them.
 struct Traffic {

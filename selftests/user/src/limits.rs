@@ -15,12 +15,12 @@ use crate::case::Outcome;
 use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry;
+use crate::kernel::page_size;
 use crate::kernel::Errno;
 use crate::kernel::Memory;
 use crate::kernel::RawRing;
 use crate::kernel::Uverbs;
 use crate::kernel::ENOMEM;
-use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::WRITE;
 use crate::regions::works;
@@ -52,7 +52,7 @@ fn fill(context: &Context, page: &Memory) -> (Vec<u32>, Errno) {
 /// it can have again.
 pub fn fills(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = Memory::anonymous(page_size(), READ | WRITE);
     let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
     let (handles, errno) = fill(&context, &page);
     let ends = format!("{} regions end with errno {errno}", handles.len());
@@ -188,7 +188,7 @@ fn each_fails<T>(
 // Shows T10.
 fn calls_end_with_enomem(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = Memory::anonymous(page_size(), READ | WRITE);
     let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
     page.fill(0);
     let uverbs = &context.uverbs;
@@ -234,7 +234,7 @@ const BEARABLE: Duration = Duration::from_secs(5);
 fn time_of_regions(device: &Device) -> Result<Duration, String> {
     const WANTED: usize = 500;
     let context = Context::open(&device.name)?;
-    let page = Memory::anonymous(PAGE, READ | WRITE);
+    let page = Memory::anonymous(page_size(), READ | WRITE);
     let page = page.map_err(|errno| format!("mmap: errno {errno}"))?;
     let start = Instant::now();
     for _ in 0..WANTED {

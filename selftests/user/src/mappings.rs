@@ -14,6 +14,7 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry::RQE_LEN;
 use crate::entry::SQE_LEN;
+use crate::kernel::page_size;
 use crate::kernel::Memory;
 use crate::kernel::RawRing;
 use crate::kernel::Uverbs;
@@ -24,7 +25,6 @@ use crate::kernel::EINVAL;
 use crate::kernel::ENOMEM;
 use crate::kernel::EPERM;
 use crate::kernel::EXEC;
-use crate::kernel::PAGE;
 use crate::kernel::PRIVATE;
 use crate::kernel::READ;
 use crate::kernel::SHARED;
@@ -58,7 +58,7 @@ fn rings(qp: &Qp) -> [(RawRing, usize); 3] {
 }
 
 fn map(uverbs: &Uverbs, pages: usize, prot: i32, flags: i32, offset: u64) -> Result<Memory, i32> {
-    Memory::of_device(uverbs, pages * PAGE, prot, flags, offset)
+    Memory::of_device(uverbs, pages * page_size(), prot, flags, offset)
 }
 
 // Shows T5.
@@ -92,8 +92,8 @@ fn rings_are_mapped_as_offered_only(device: &Device) -> Outcome {
         )?;
         for other in [
             0,
-            PAGE as u64,
-            offset + PAGE as u64,
+            page_size() as u64,
+            offset + page_size() as u64,
             offset ^ 1 << 40,
             1 << 62,
         ] {
@@ -151,7 +151,7 @@ fn rings_do_not_become_code_or_grow(device: &Device) -> Outcome {
         mapped
             .protect(READ)
             .map_err(|errno| format!("read-only: errno {errno}"))?;
-        match mapped.resize((pages + 1) * PAGE) {
+        match mapped.resize((pages + 1) * page_size()) {
             Err((_, errno)) => refused::<()>("a mapping that grows", Err(errno), &ERRNOS)?,
             Ok(_) => return Err("a mapping grows".into()),
         }
@@ -166,7 +166,7 @@ fn new_rings_are_zero(device: &Device) -> Outcome {
         let qp = Qp::new(&context, entries)?;
         for ring in [&qp.send, &qp.receive, &qp.cq.ring] {
             // What is behind the ring in its last page is mapped as well.
-            let len = ring.len().next_multiple_of(PAGE);
+            let len = ring.len().next_multiple_of(page_size());
             expect(
                 "a new ring is zero",
                 ring.octets(0, len).iter().all(|octet| *octet == 0),
@@ -190,7 +190,7 @@ fn take(ring: &mut Arc<Memory>) -> Result<Arc<Memory>, String> {
 fn rings_disappear_during_traffic(device: &Device) -> Outcome {
     for which in 0..4 {
         let (mut client, mut server) = pair(device, 200)?;
-        let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
         for id in 0..32 {
             server.qp.receive_into(id, &room, 0, 64);
         }
@@ -205,7 +205,7 @@ fn rings_disappear_during_traffic(device: &Device) -> Outcome {
         };
         match ring.and_then(Arc::into_inner) {
             // A part of it stays.
-            Some(ring) if ring.len() > PAGE => drop(ring.without_first_page()),
+            Some(ring) if ring.len() > page_size() => drop(ring.without_first_page()),
             Some(ring) => drop(ring),
             None => qp
                 .receive

@@ -16,6 +16,7 @@ use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::punch_hole;
 use crate::kernel::secret_file;
 use crate::kernel::Memory;
@@ -24,7 +25,6 @@ use crate::kernel::EINVAL;
 use crate::kernel::ENOMEM;
 use crate::kernel::ENOSYS;
 use crate::kernel::NOTHING;
-use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::WRITE;
 use crate::regions::works;
@@ -88,9 +88,10 @@ fn file_of(pages: usize) -> Result<(File, Memory), String> {
     let file = options.read(true).write(true).create_new(true).open(&path);
     let mut file = file.map_err(|error| format!("{path}: {error}"))?;
     fs::remove_file(&path).ok();
-    file.write_all(&vec![b'.'; pages * PAGE])
+    file.write_all(&vec![b'.'; pages * page_size()])
         .map_err(|error| error.to_string())?;
-    let memory = Memory::of_file(&file, pages * PAGE, READ | WRITE).map_err(failed("mmap"))?;
+    let memory =
+        Memory::of_file(&file, pages * page_size(), READ | WRITE).map_err(failed("mmap"))?;
     Ok((file, memory))
 }
 
@@ -100,55 +101,60 @@ fn file_is_cut_off_behind_a_region(device: &Device) -> Outcome {
     let mut target = Target::new(device, &memory)?;
     let cut = |len: usize| file.set_len(len as u64).map_err(|error| error.to_string());
     target.receives(0, "a page")?;
-    cut(PAGE)?;
-    target.receives(PAGE, "a page that the file lost")?;
+    cut(page_size())?;
+    target.receives(page_size(), "a page that the file lost")?;
     drop(memory);
-    target.receives(2 * PAGE, "a page that is not mapped")?;
+    target.receives(2 * page_size(), "a page that is not mapped")?;
     cut(0)?;
     drop(file);
-    target.receives(3 * PAGE, "a page of no file")
+    target.receives(3 * page_size(), "a page of no file")
 }
 
 // Shows T6.
 fn file_is_punched_behind_a_region(device: &Device) -> Outcome {
     let (file, memory) = file_of(2)?;
     let mut target = Target::new(device, &memory)?;
-    punch_hole(&file, 0, 2 * PAGE).map_err(failed("fallocate"))?;
+    punch_hole(&file, 0, 2 * page_size()).map_err(failed("fallocate"))?;
     // One page is there again when the device writes the old one, and the other is not.
-    let is_zero = |page: usize| memory.octets(page * PAGE, PAGE) == [0; PAGE];
+    let is_zero =
+        |page: usize| memory.octets(page * page_size(), page_size()) == vec![0; page_size()];
     expect("the first page is new", is_zero(0))?;
     target.receives(0, "a page that the file had")?;
-    target.receives(PAGE, "another one")?;
+    target.receives(page_size(), "another one")?;
     expect("the file has none of it", is_zero(0) && is_zero(1))
 }
 
 // Shows T6.
 fn pages_are_discarded_behind_a_region(device: &Device) -> Outcome {
-    let memory = Memory::anonymous(2 * PAGE, READ | WRITE).map_err(failed("mmap"))?;
+    let memory = Memory::anonymous(2 * page_size(), READ | WRITE).map_err(failed("mmap"))?;
     memory.fill(b'.');
     let mut target = Target::new(device, &memory)?;
     memory.discard().map_err(failed("madvise"))?;
-    let is_zero = |page: usize| memory.octets(page * PAGE, PAGE) == [0; PAGE];
+    let is_zero =
+        |page: usize| memory.octets(page * page_size(), page_size()) == vec![0; page_size()];
     expect("the first page is new", is_zero(0))?;
     target.receives(0, "a page that the process had")?;
-    target.receives(PAGE, "another one")?;
+    target.receives(page_size(), "another one")?;
     expect("the process has none of it", is_zero(0) && is_zero(1))
 }
 
 // Shows T6.
 fn process_forks_behind_a_region(device: &Device) -> Outcome {
-    let memory = Memory::anonymous(2 * PAGE, READ | WRITE).map_err(failed("mmap"))?;
+    let memory = Memory::anonymous(2 * page_size(), READ | WRITE).map_err(failed("mmap"))?;
     memory.fill(b'.');
     let mut target = Target::new(device, &memory)?;
     memory.written_by_a_child().map_err(failed("a child"))?;
-    let dots = [b'.'; 2 * PAGE];
-    expect("the child has its own", memory.octets(0, 2 * PAGE) == dots)?;
+    let dots = vec![b'.'; 2 * page_size()];
+    expect(
+        "the child has its own",
+        memory.octets(0, 2 * page_size()) == dots,
+    )?;
     // The process writes one of the pages before something arrives in it.
     memory.fill(b',');
-    target.receives(PAGE, "a page that the child had, too")?;
-    let mut arrived = [b','; 2 * PAGE];
-    arrived[PAGE..PAGE + 64].fill(b'!');
-    expect("it is there", memory.octets(0, 2 * PAGE) == arrived)
+    target.receives(page_size(), "a page that the child had, too")?;
+    let mut arrived = vec![b','; 2 * page_size()];
+    arrived[page_size()..page_size() + 64].fill(b'!');
+    expect("it is there", memory.octets(0, 2 * page_size()) == arrived)
 }
 
 /// The number of KiB of this process that are swapped out.
@@ -164,7 +170,7 @@ fn swapped_kib() -> Result<u64, String> {
 // Shows T6.
 fn region_is_not_swapped_out(device: &Device) -> Outcome {
     const PAGES: usize = 64;
-    let new = || Memory::anonymous(PAGES * PAGE, READ | WRITE).map_err(failed("mmap"));
+    let new = || Memory::anonymous(PAGES * page_size(), READ | WRITE).map_err(failed("mmap"));
     let (memory, other) = (new()?, new()?);
     memory.fill(b'.');
     other.fill(b'.');
@@ -176,9 +182,9 @@ fn region_is_not_swapped_out(device: &Device) -> Outcome {
     memory.page_out().map_err(failed("madvise"))?;
     expect("the region is not", swapped_kib()? < before + 100)?;
     target.receives(0, "a page")?;
-    let mut arrived = [b'.'; PAGE];
+    let mut arrived = vec![b'.'; page_size()];
     arrived[..64].fill(b'!');
-    expect("it is there", memory.octets(0, PAGE) == arrived)
+    expect("it is there", memory.octets(0, page_size()) == arrived)
 }
 
 /// Where the kernel maps pages of its own into this process, if it does.
@@ -193,7 +199,7 @@ fn pages_of_the_kernel() -> Result<Option<u64>, String> {
 // Shows T20.
 fn region_of_memory_that_is_not_pinned(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let guard = Memory::anonymous(PAGE, NOTHING).map_err(failed("mmap"))?;
+    let guard = Memory::anonymous(page_size(), NOTHING).map_err(failed("mmap"))?;
     for access in [0, LOCAL_WRITE] {
         let region = context.register(&guard, access);
         refused("a region of a guard page", region, &[EFAULT])?;
@@ -202,7 +208,7 @@ fn region_of_memory_that_is_not_pinned(device: &Device) -> Outcome {
         Some(start) => {
             let region = |access| {
                 let uverbs = &context.uverbs;
-                uverbs.reg_mr(context.pd, start, PAGE as u64, access)
+                uverbs.reg_mr(context.pd, start, page_size() as u64, access)
             };
             // Since it has pages of the usual kind, the kernel lets them be pinned: the process may read them anyway.
             match region(0) {
@@ -219,9 +225,10 @@ fn region_of_memory_that_is_not_pinned(device: &Device) -> Outcome {
     }
     match secret_file() {
         Ok(file) => {
-            let cut = file.set_len(PAGE as u64);
+            let cut = file.set_len(page_size() as u64);
             cut.map_err(|error| error.to_string())?;
-            let secret = Memory::of_file(&file, PAGE, READ | WRITE).map_err(failed("mmap"))?;
+            let secret =
+                Memory::of_file(&file, page_size(), READ | WRITE).map_err(failed("mmap"))?;
             secret.fill(b'.');
             for access in [0, LOCAL_WRITE] {
                 let region = context.register(&secret, access);

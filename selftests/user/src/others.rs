@@ -24,7 +24,7 @@ use crate::case::expect;
 use crate::case::Outcome;
 use crate::connection::pair;
 use crate::connection::Device;
-use crate::kernel::PAGE;
+use crate::kernel::page_size;
 use crate::regions::works;
 use crate::verbs::LOCAL_WRITE;
 use crate::verbs::SUCCESS;
@@ -70,8 +70,8 @@ pub fn ping_pong(device: &Device) -> Outcome {
 fn rounds(device: &Device, stop: &AtomicBool) -> Outcome {
     let (mut client, mut server) = pair(device, 4)?;
     let rooms = [
-        Arc::new(client.qp.context.buffer(PAGE, LOCAL_WRITE)?),
-        Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?),
+        Arc::new(client.qp.context.buffer(page_size(), LOCAL_WRITE)?),
+        Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?),
     ];
     while !stop.load(Ordering::Relaxed) {
         client.qp.receive_into(1, &rooms[0], 0, 64);

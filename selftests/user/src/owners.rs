@@ -21,10 +21,10 @@ use crate::connection::Device;
 use crate::connection::Listener;
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::EINVAL;
 use crate::kernel::ENOENT;
 use crate::kernel::EPERM;
-use crate::kernel::PAGE;
 use crate::regions::fails_locally;
 use crate::regions::is_closed;
 use crate::regions::works;
@@ -112,14 +112,14 @@ impl Drop for Victim {
 pub fn victim(device: &Device) -> Outcome {
     let qp = Qp::new(&Context::open(&device.name)?, 4)?;
     let all = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
-    let region = qp.context.buffer(PAGE, all)?;
+    let region = qp.context.buffer(page_size(), all)?;
     region.memory.fill(SECRET);
     let (address, mr) = (region.memory.address(), region.mr);
     println!("{} {address} {} {}", qp.raw.number, mr.lkey, mr.rkey);
     let _ = std::io::stdin().read(&mut [0]);
     expect(
         "nobody wrote the region",
-        region.memory.octets(0, PAGE) == [SECRET; PAGE],
+        region.memory.octets(0, page_size()) == vec![SECRET; page_size()],
     )
 }
 
@@ -212,13 +212,13 @@ fn region_of_another_process_is_not_accessed(device: &Device) -> Outcome {
     };
     for opcode in [entry::WRITE, entry::READ] {
         let (mut client, _server) = pair(device, 16)?;
-        let own = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+        let own = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
         own.memory.fill(b'!');
         let list = [own.sge(0, 64)];
         let request = entry::rdma(1, opcode, &list, victim.rkey, victim.address);
         client.qp.post(request)?;
         is_closed(&mut client)?;
-        let unread = own.memory.octets(0, PAGE) == [b'!'; PAGE];
+        let unread = own.memory.octets(0, page_size()) == vec![b'!'; page_size()];
         expect("nothing is read", unread)?;
     }
     let (mut client, _server) = pair(device, 16)?;

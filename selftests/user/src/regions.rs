@@ -20,6 +20,7 @@ use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::Memory;
 use crate::kernel::RawMr;
 use crate::kernel::EACCES;
@@ -27,7 +28,6 @@ use crate::kernel::EFAULT;
 use crate::kernel::EINVAL;
 use crate::kernel::ENOMEM;
 use crate::kernel::EPERM;
-use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::WRITE;
 use crate::others::beside_others;
@@ -71,8 +71,8 @@ impl ReadOnly {
     /// Maps it.
     pub fn new() -> Result<Self, String> {
         let file = File::open(FILE).map_err(|error| error.to_string())?;
-        let memory =
-            Memory::of_file(&file, PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+        let memory = Memory::of_file(&file, page_size(), READ)
+            .map_err(|errno| format!("mmap: errno {errno}"))?;
         Ok(Self {
             memory,
             before: fs::read(FILE).map_err(|error| error.to_string())?,
@@ -99,7 +99,7 @@ impl ReadOnly {
     pub fn is_unchanged(&self) -> Outcome {
         let now = fs::read(FILE).map_err(|error| error.to_string())?;
         expect("the file is unchanged", now == self.before)?;
-        let mapped = self.memory.octets(0, self.before.len().min(PAGE));
+        let mapped = self.memory.octets(0, self.before.len().min(page_size()));
         expect("the mapping is unchanged", self.before.starts_with(&mapped))
     }
 }
@@ -141,7 +141,7 @@ fn receive_into_a_file_that_is_read_only(device: &Device) -> Outcome {
 // Shows T1.
 fn read_into_a_file_that_is_read_only(device: &Device) -> Outcome {
     let (mut client, server) = pair(device, 16)?;
-    let source = server.qp.context.buffer(PAGE, REMOTE_READ)?;
+    let source = server.qp.context.buffer(page_size(), REMOTE_READ)?;
     source.memory.fill(b'!');
     let file = ReadOnly::new()?;
     let mr = file.register(&client.qp.context)?;
@@ -167,7 +167,7 @@ fn write_of_the_peer_needs_the_right_of_the_peer(device: &Device) -> Outcome {
     let (mut client, server) = pair(device, 16)?;
     let file = ReadOnly::new()?;
     let mr = file.register(&server.qp.context)?;
-    let source = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+    let source = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
     source.memory.fill(b'!');
     let access = |id, opcode| {
         let list = [source.sge(0, 32)];
@@ -189,8 +189,12 @@ fn write_of_the_peer_needs_the_right_of_the_peer(device: &Device) -> Outcome {
 // Shows T1.
 fn receive_into_the_page_of_zeros(device: &Device) -> Outcome {
     let (mut client, mut server) = pair(device, 16)?;
-    let zeros = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
-    expect("a new page is zero", zeros.octets(0, PAGE) == [0; PAGE])?;
+    let zeros =
+        Memory::anonymous(page_size(), READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+    expect(
+        "a new page is zero",
+        zeros.octets(0, page_size()) == vec![0; page_size()],
+    )?;
     let mr = server
         .qp
         .context
@@ -204,12 +208,16 @@ fn receive_into_the_page_of_zeros(device: &Device) -> Outcome {
     server.qp.post_receive(entry::receive(7, &[sge]));
     client.qp.post(entry::inline(1, &[b'!'; 32]))?;
     fails_locally(&mut server, 7)?;
-    let others = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+    let others =
+        Memory::anonymous(page_size(), READ).map_err(|errno| format!("mmap: errno {errno}"))?;
     expect(
         "another new page is zero",
-        others.octets(0, PAGE) == [0; PAGE],
+        others.octets(0, page_size()) == vec![0; page_size()],
     )?;
-    expect("this page is zero", zeros.octets(0, PAGE) == [0; PAGE])
+    expect(
+        "this page is zero",
+        zeros.octets(0, page_size()) == vec![0; page_size()],
+    )
 }
 
 // Shows T1, T20.
@@ -226,8 +234,8 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
     let remote = context.register(&file.memory, REMOTE_WRITE);
     refused("a region that only the peer may write", remote, &[EINVAL])?;
     // That is for the rights alone: the memory may be written, and is registered with both.
-    let own =
-        Memory::anonymous(PAGE, READ | WRITE).map_err(|errno| format!("mmap: errno {errno}"))?;
+    let own = Memory::anonymous(page_size(), READ | WRITE)
+        .map_err(|errno| format!("mmap: errno {errno}"))?;
     for access in [REMOTE_WRITE, REMOTE_WRITE | REMOTE_READ, REMOTE_ATOMIC] {
         let remote = context.register(&own, access);
         refused("a region that only the peer may write", remote, &[EINVAL])?;
@@ -239,7 +247,7 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
     let reg = |at, len| context.uverbs.reg_mr(context.pd, at, len, 0);
     refused(
         "a region of no memory",
-        reg(PAGE as u64, PAGE as u64),
+        reg(page_size() as u64, page_size() as u64),
         &denied,
     )?;
     refused(
@@ -250,7 +258,11 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
     let half = 1 << 63;
     for kernel in [half, u64::MAX - 4095] {
         let errnos = [EFAULT, EINVAL, ENOMEM];
-        refused("a region of the kernel", reg(kernel, PAGE as u64), &errnos)?;
+        refused(
+            "a region of the kernel",
+            reg(kernel, page_size() as u64),
+            &errnos,
+        )?;
     }
     refused(
         "a region that wraps",
@@ -262,9 +274,9 @@ fn region_needs_the_rights_of_its_mapping(device: &Device) -> Outcome {
 // Shows T8.
 fn region_of_another_context_is_no_source(device: &Device) -> Outcome {
     let (mut client, mut server) = pair(device, 16)?;
-    let secret = Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE)?;
-    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
-    server.qp.receive_into(3, &room, 0, PAGE as u32);
+    let secret = Context::open(&device.name)?.buffer(page_size(), LOCAL_WRITE)?;
+    let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
+    server.qp.receive_into(3, &room, 0, page_size() as u32);
     client
         .qp
         .post(entry::request(1, entry::SEND, &[secret.sge(0, 32)]))?;
@@ -275,11 +287,11 @@ fn region_of_another_context_is_no_source(device: &Device) -> Outcome {
 
 // Shows T8.
 fn region_of_another_context_is_no_target(device: &Device) -> Outcome {
-    let other =
-        Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
+    let other = Context::open(&device.name)?
+        .buffer(page_size(), LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
     for opcode in [entry::WRITE, entry::READ] {
         let (mut client, _server) = pair(device, 16)?;
-        let own = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+        let own = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
         own.memory.fill(b'!');
         let key = other.mr.rkey;
         client.qp.post(entry::rdma(
@@ -292,21 +304,21 @@ fn region_of_another_context_is_no_target(device: &Device) -> Outcome {
         is_closed(&mut client)?;
         expect(
             "nothing is read",
-            own.memory.octets(0, PAGE) == [b'!'; PAGE],
+            own.memory.octets(0, page_size()) == vec![b'!'; page_size()],
         )?;
     }
     expect(
         "nothing is written",
-        other.memory.octets(0, PAGE) == [0; PAGE],
+        other.memory.octets(0, page_size()) == vec![0; page_size()],
     )
 }
 
 // Shows T26.
 fn region_that_is_gone_is_not_read(device: &Device) -> Outcome {
     let (mut client, server) = pair(device, 16)?;
-    let source = server.qp.context.buffer(PAGE, REMOTE_READ)?;
+    let source = server.qp.context.buffer(page_size(), REMOTE_READ)?;
     source.memory.fill(b'!');
-    let sink = client.qp.context.buffer(PAGE, LOCAL_WRITE)?;
+    let sink = client.qp.context.buffer(page_size(), LOCAL_WRITE)?;
     let read = |id| {
         entry::rdma(
             id,
@@ -341,7 +353,7 @@ fn region_of_more_than_there_is(device: &Device) -> Outcome {
     for shift in [36, 40, 46, 47, 62] {
         refused(
             "a region of that size",
-            reg(PAGE as u64, 1 << shift),
+            reg(page_size() as u64, 1 << shift),
             &errnos,
         )?;
     }
@@ -353,7 +365,7 @@ fn region_of_more_than_there_is(device: &Device) -> Outcome {
         reg(large.address(), 64 << 20),
         &[ENOMEM],
     )?;
-    context.buffer(PAGE, LOCAL_WRITE).map(|_| ())
+    context.buffer(page_size(), LOCAL_WRITE).map(|_| ())
 }
 
 /// A ring is memory of the process, which it may register. What arrives there is what it has then.
@@ -397,7 +409,7 @@ fn region_of_the_own_ring(device: &Device) -> Outcome {
 fn payload_that_changes_while_it_is_sent(device: &Device) -> Outcome {
     beside_others(device, 2, |stop| {
         let (mut client, mut server) = pair(device, 16)?;
-        let len = 64 * PAGE;
+        let len = 64 * page_size();
         let source = client.qp.context.buffer(len, LOCAL_WRITE)?;
         let sink = server.qp.context.buffer(len, LOCAL_WRITE | REMOTE_WRITE)?;
         let mut id = 0;
@@ -450,10 +462,11 @@ fn payload_that_changes_while_it_is_sent(device: &Device) -> Outcome {
 // Shows T19.
 fn memory_that_is_source_and_sink(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let both = Arc::new(context.buffer(16 * PAGE, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?);
+    let both =
+        Arc::new(context.buffer(16 * page_size(), LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?);
     let (mut client, mut server) = connect(device, Qp::new(&context, 16)?, Qp::new(&context, 16)?)?;
-    let len = 8 * PAGE as u32;
-    for (at, offset) in [(0, 0), (0, 64), (64, 0), (PAGE, 0), (0, PAGE)] {
+    let len = 8 * page_size() as u32;
+    for (at, offset) in [(0, 0), (0, 64), (64, 0), (page_size(), 0), (0, page_size())] {
         let remote = both.memory.address() + offset as u64;
         server.qp.receive_into(1, &both, offset, len);
         for (id, opcode) in [(2, entry::WRITE), (3, entry::READ), (4, entry::SEND)] {
@@ -482,7 +495,7 @@ fn memory_that_is_source_and_sink(device: &Device) -> Outcome {
 /// Two new queue pairs can be connected, and what is sent arrives.
 pub fn works(device: &Device) -> Outcome {
     let (mut client, mut server) = pair(device, 4)?;
-    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
     server.qp.receive_into(1, &room, 0, 64);
     client.send(2, b"hello")?;
     let completion = server.qp.cq.wait()?;

@@ -18,7 +18,7 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry;
 use crate::entry::Sge;
-use crate::kernel::PAGE;
+use crate::kernel::page_size;
 use crate::numbers::Numbers;
 use crate::others::beside_others;
 use crate::others::RACE;
@@ -92,8 +92,8 @@ fn wrong(buffer: Sge) -> Vec<([u64; 15], u16)> {
     let Sge { address, lkey, .. } = buffer;
     for (address, length, lkey) in [
         (address - 1, 2, lkey),
-        (address + PAGE as u64, 1, lkey),
-        (address, PAGE as u32 + 1, lkey),
+        (address + page_size() as u64, 1, lkey),
+        (address, page_size() as u32 + 1, lkey),
         (address, 1, lkey ^ 1),
         (address, 1, lkey ^ 0x100),
         (address, 1, 0),
@@ -112,11 +112,11 @@ fn wrong(buffer: Sge) -> Vec<([u64; 15], u16)> {
 /// Requests that were posted before a refused one succeed, and those behind it are flushed.
 fn refused_requests_complete_in_their_turn(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
+    let buffer = context.buffer(page_size(), LOCAL_WRITE)?;
     for (number, (words, status)) in wrong(buffer.sge(0, 8)).into_iter().enumerate() {
         let (mut client, mut server) =
             connect(device, Qp::new(&context, 8)?, Qp::new(&context, 8)?)?;
-        let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
         server.qp.receive_into(7, &room, 0, 64);
         server.qp.receive_into(8, &room, 0, 64);
         client.qp.put(entry::inline(1, b"before"));
@@ -149,7 +149,7 @@ fn refused_requests_complete_in_their_turn(device: &Device) -> Outcome {
 // Shows T18.
 fn lists_that_wrap_are_refused(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
+    let buffer = context.buffer(page_size(), LOCAL_WRITE)?;
     let key = buffer.mr.lkey;
     let own = buffer.memory.address();
     let lists = [
@@ -182,7 +182,7 @@ fn lists_that_wrap_are_refused(device: &Device) -> Outcome {
     }
     expect(
         "nothing is written",
-        buffer.memory.octets(0, PAGE) == [0; PAGE],
+        buffer.memory.octets(0, page_size()) == vec![0; page_size()],
     )
 }
 
@@ -190,7 +190,7 @@ fn lists_that_wrap_are_refused(device: &Device) -> Outcome {
 fn entries_of_any_octets(device: &Device) -> Outcome {
     let mut numbers = Numbers::new(0);
     let context = Context::open(&device.name)?;
-    let buffer = context.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
+    let buffer = context.buffer(page_size(), LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ)?;
     for _ in 0..40 {
         let (mut client, mut server) =
             connect(device, Qp::new(&context, 16)?, Qp::new(&context, 16)?)?;
@@ -229,15 +229,15 @@ fn entries_of_any_octets(device: &Device) -> Outcome {
 fn entries_that_change_while_they_are_taken(device: &Device) -> Outcome {
     beside_others(device, 2, |stop| {
         let context = Context::open(&device.name)?;
-        let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
-        let secret = Context::open(&device.name)?.buffer(PAGE, LOCAL_WRITE)?;
+        let buffer = context.buffer(page_size(), LOCAL_WRITE)?;
+        let secret = Context::open(&device.name)?.buffer(page_size(), LOCAL_WRITE)?;
         secret.memory.fill(b's');
         while !stop.load(Ordering::Relaxed) {
             let (mut client, mut server) =
                 connect(device, Qp::new(&context, 4)?, Qp::new(&context, 64)?)?;
-            let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+            let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
             for id in 0..64 {
-                server.qp.receive_into(id, &room, 0, PAGE as u32);
+                server.qp.receive_into(id, &room, 0, page_size() as u32);
             }
             let ring = client.qp.send.clone();
             let done = AtomicBool::new(false);
@@ -279,7 +279,7 @@ fn entries_that_change_while_they_are_taken(device: &Device) -> Outcome {
             });
             expect(
                 "nothing of another's region is sent",
-                !room.memory.octets(0, PAGE).contains(&b's'),
+                !room.memory.octets(0, page_size()).contains(&b's'),
             )?;
         }
         Ok(())
@@ -290,7 +290,7 @@ fn entries_that_change_while_they_are_taken(device: &Device) -> Outcome {
 fn flags_that_are_always_set(device: &Device) -> Outcome {
     beside_others(device, 2, |stop| {
         let context = Context::open(&device.name)?;
-        let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
+        let buffer = context.buffer(page_size(), LOCAL_WRITE)?;
         while !stop.load(Ordering::Relaxed) {
             let (mut client, mut server) =
                 connect(device, Qp::new(&context, 64)?, Qp::new(&context, 64)?)?;
@@ -364,7 +364,7 @@ fn doorbells_from_many_threads(device: &Device) -> Outcome {
         println!("{rung} doorbells, and {refused} that were refused");
         expect("each doorbell is heard", rung > 1000 && refused == 0)?;
         // Its own connection is there, too, and has done nothing else.
-        let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
         server.qp.receive_into(1, &room, 0, 64);
         client.send(2, b"after all")?;
         let completion = server.qp.cq.wait()?;
@@ -383,7 +383,7 @@ fn requests_before_the_connection_are_not_sent(device: &Device) -> Outcome {
         early.put(entry::inline(id, b"early"));
     }
     expect("the doorbell is refused", early.doorbell().is_err())?;
-    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
     for id in 0..8 {
         other.receive_into(id, &room, 0, 64);
     }
@@ -406,7 +406,7 @@ fn completions_that_nobody_takes(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
     let few = Qp::with_cq(&context, 64, Cq::new(&context, 4)?)?;
     let (mut client, mut server) = connect(device, Qp::new(&context, 64)?, few)?;
-    let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
     for id in 0..64 {
         server.qp.receive_into(id, &room, 0, 64);
     }
@@ -436,7 +436,7 @@ fn completions_that_nobody_takes(device: &Device) -> Outcome {
 // Shows T24, T25.
 fn completions_have_no_other_memory(device: &Device) -> Outcome {
     let (mut client, mut server) = pair(device, 8)?;
-    let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
     for round in 0..64 {
         server.qp.receive_into(round, &room, 0, 64);
         client.qp.post(entry::inline(round, b"octets"))?;

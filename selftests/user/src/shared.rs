@@ -17,6 +17,7 @@ use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::Memory;
 use crate::kernel::RawAsync;
 use crate::kernel::EBUSY;
@@ -24,7 +25,6 @@ use crate::kernel::EINVAL;
 use crate::kernel::ENOENT;
 use crate::kernel::ENOMEM;
 use crate::kernel::EOPNOTSUPP;
-use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::SHARED;
 use crate::kernel::WRITE;
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     fn with(device: &Device, connections: u32, context: Context, srq: Srq) -> Result<Self, String> {
-        let room = Arc::new(srq.context.buffer(4 * PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(srq.context.buffer(4 * page_size(), LOCAL_WRITE)?);
         let (mut clients, mut servers) = (Vec::new(), Vec::new());
         for _ in 0..connections {
             let client = Qp::new(&Context::open(&device.name)?, 16)?;
@@ -238,7 +238,7 @@ fn shared_queue_has_its_own_domain(device: &Device) -> Outcome {
     let completion = shared.servers[0].qp.cq.wait()?;
     expect("it is received", completion.status == SUCCESS)?;
 
-    let of_queue_pair = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+    let of_queue_pair = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
     shared.srq.receive_into(2, &of_queue_pair, 0, 64);
     shared.clients[0].send(3, b"of another")?;
     let completion = shared.servers[0].qp.cq.wait()?;
@@ -257,7 +257,7 @@ fn shared_queue_has_its_own_domain(device: &Device) -> Outcome {
         (completion.id, completion.status) == (4, LOC_PROT),
     )?;
     file.is_unchanged()?;
-    let memory = of_queue_pair.memory.octets(0, PAGE);
+    let memory = of_queue_pair.memory.octets(0, page_size());
     expect("nothing is written", memory.iter().all(|octet| *octet == 0))
 }
 
@@ -304,8 +304,8 @@ fn shared_queue_is_kept_while_it_is_used(device: &Device) -> Outcome {
 // Shows T4, T18.
 fn wrong_shared_receives_end_who_takes_them(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
-    let buffer = context.buffer(PAGE, LOCAL_WRITE)?;
-    let read_only = context.buffer(PAGE, REMOTE_READ)?;
+    let buffer = context.buffer(page_size(), LOCAL_WRITE)?;
+    let read_only = context.buffer(page_size(), REMOTE_READ)?;
     let Sge { address, lkey, .. } = buffer.sge(0, 64);
     let of = |address, length, lkey| {
         entry::receive(
@@ -326,7 +326,7 @@ fn wrong_shared_receives_end_who_takes_them(device: &Device) -> Outcome {
         (of(address, 64, lkey ^ 1), LOC_PROT),
         (of(address, 64, lkey ^ 0x100), LOC_PROT),
         (of(address - 1, 64, lkey), LOC_PROT),
-        (of(address + PAGE as u64 - 8, 64, lkey), LOC_PROT),
+        (of(address + page_size() as u64 - 8, 64, lkey), LOC_PROT),
         (of(u64::MAX - 8, 64, lkey), LOC_PROT),
         (of(address, 64, 0x5d), LOC_PROT),
         (of(0, u32::MAX, 0), LOC_PROT),
@@ -473,7 +473,7 @@ fn shared_flags_that_are_always_set(device: &Device) -> Outcome {
 fn shared_receives_are_not_posted_by_commands(device: &Device) -> Outcome {
     let context = Context::open(&device.name)?;
     let srq = Srq::new(&context, 4, 0)?;
-    let own = context.buffer(PAGE, LOCAL_WRITE)?;
+    let own = context.buffer(page_size(), LOCAL_WRITE)?;
     for (address, key) in [
         (own.memory.address(), own.mr.lkey),
         (0xffff_8880_0000_0000, 0x5d),

@@ -18,8 +18,8 @@ use crate::connection::pair;
 use crate::connection::Device;
 use crate::connection::End;
 use crate::entry;
+use crate::kernel::page_size;
 use crate::kernel::readable;
-use crate::kernel::PAGE;
 use crate::verbs::Buffer;
 use crate::verbs::Context;
 use crate::verbs::Cq;
@@ -51,7 +51,7 @@ fn accepting_end_sends_first(device: &Device) -> Outcome {
         let client = Qp::with_cq(&context, entries, Cq::new(&context, entries)?)?;
         let server = Qp::with_cq(&context, entries, Cq::new(&context, entries)?)?;
         let (mut client, mut server) = connect(device, client, server)?;
-        let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
         for id in 0..entries {
             client.qp.receive_into(id.into(), &room, 0, 64);
         }
@@ -138,11 +138,11 @@ fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
     let there = server
         .qp
         .context
-        .buffer(2 * PAGE, LOCAL_WRITE | REMOTE_WRITE)?;
-    let here = client.qp.context.buffer(2 * PAGE, LOCAL_WRITE)?;
+        .buffer(2 * page_size(), LOCAL_WRITE | REMOTE_WRITE)?;
+    let here = client.qp.context.buffer(2 * page_size(), LOCAL_WRITE)?;
     for round in 0..20 {
         for number in 1..=100 {
-            let list = [here.sge(0, 2 * PAGE as u32)];
+            let list = [here.sge(0, 2 * page_size() as u32)];
             let mut words = entry::rdma(
                 number,
                 entry::WRITE,
@@ -198,7 +198,7 @@ fn doorbells_carry_out(device: &Device) -> Outcome {
 /// Sends that are complete arrive, although their queue pair goes right behind: many programs end then.
 fn complete_sends_arrive(device: &Device) -> Outcome {
     const COUNT: u64 = 16;
-    let len = 16 * PAGE as u32;
+    let len = 16 * page_size() as u32;
     for round in 0..10 {
         let (mut client, mut server) = pair(device, 32)?;
         let here = client.qp.context.buffer(len as usize, LOCAL_WRITE)?;
@@ -236,14 +236,17 @@ fn complete_sends_arrive(device: &Device) -> Outcome {
 
 /// A Read that the peer refuses completes with that reason, and what is behind it is flushed.
 fn refused_read_says_so(device: &Device) -> Outcome {
-    let len = PAGE as u32;
+    let len = page_size() as u32;
     for wrong in 0..5u32 {
         let (mut client, mut server) = pair(device, 8)?;
         let rights = LOCAL_WRITE | REMOTE_READ;
-        let there = server.qp.context.buffer(PAGE, rights)?;
-        let unreadable = server.qp.context.buffer(PAGE, LOCAL_WRITE | REMOTE_WRITE)?;
-        let here = Arc::new(client.qp.context.buffer(PAGE, LOCAL_WRITE)?);
-        let room = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+        let there = server.qp.context.buffer(page_size(), rights)?;
+        let unreadable = server
+            .qp
+            .context
+            .buffer(page_size(), LOCAL_WRITE | REMOTE_WRITE)?;
+        let here = Arc::new(client.qp.context.buffer(page_size(), LOCAL_WRITE)?);
+        let room = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
         server.qp.receive_into(9, &room, 0, 64);
         let (key, address) = (there.mr.rkey, there.memory.address());
         let (key, address, octets) = match wrong {
@@ -304,7 +307,7 @@ impl Notified {
         let cq = Cq::with_channel(&context, 4 * entries, Some(&channel))?;
         let client = Qp::with_cq(&context, entries, cq)?;
         let (client, server) = connect(device, client, Qp::new(&context, entries)?)?;
-        let room = Arc::new(context.buffer(PAGE, LOCAL_WRITE)?);
+        let room = Arc::new(context.buffer(page_size(), LOCAL_WRITE)?);
         Ok(Self {
             context,
             channel,

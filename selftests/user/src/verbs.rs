@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::entry;
 use crate::entry::Sge;
+use crate::kernel::page_size;
 use crate::kernel::Memory;
 use crate::kernel::RawCq;
 use crate::kernel::RawMr;
@@ -18,7 +19,6 @@ use crate::kernel::RawQp;
 use crate::kernel::RawRing;
 use crate::kernel::RawSrq;
 use crate::kernel::Uverbs;
-use crate::kernel::PAGE;
 use crate::kernel::READ;
 use crate::kernel::SHARED;
 use crate::kernel::WRITE;
@@ -303,7 +303,8 @@ impl Qp {
                 .uverbs
                 .create_shared_qp(context.pd, cq.raw.handle, entries, srq.raw.handle);
         let raw = raw.map_err(|errno| format!("CREATE_QP: errno {errno}"))?;
-        let none = Memory::anonymous(PAGE, READ).map_err(|errno| format!("mmap: errno {errno}"))?;
+        let none =
+            Memory::anonymous(page_size(), READ).map_err(|errno| format!("mmap: errno {errno}"))?;
         Self::of(context, cq, raw, Arc::new(none))
     }
 
@@ -394,5 +395,5 @@ fn put(ring: &Memory, slot: usize, words: &[u64]) {
 
 /// Returns the length of a ring in pages.
 pub fn pages(ring: RawRing, slot: usize, behind: usize) -> usize {
-    (ring.slots as usize * slot + behind).div_ceil(PAGE)
+    (ring.slots as usize * slot + behind).div_ceil(page_size())
 }

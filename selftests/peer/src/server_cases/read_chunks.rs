@@ -320,16 +320,17 @@ fn split(region: &Region, count: usize) -> Vec<Segment> {
     (0..count).map(segment).collect()
 }
 
-/// An offset may have any value, such as zero, or the start of the last page that there can be.
+/// An offset may have any value, such as zero, or what ends with the last octet that there can be.
 // Shows S4.4.3-01.
 fn s443_any_offset_is_valid(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
-    for (page, at) in [(0, 0), (0, 1), (u64::MAX - 4095, 0)] {
-        let data = random_bytes(4096 - at);
-        let region = client.connection.region_at(page, 4096, Access::Read);
+    const PAGE: usize = 1 << 16;
+    let last = u64::MAX - (PAGE as u64 - 1);
+    for (page, at, count) in [(0, 0, 4096), (0, 1, 4095), (last, PAGE - 4096, 4096)] {
+        let data = random_bytes(count as usize);
+        let region = client.connection.region_at(page, PAGE, Access::Read);
         let region = region.map_err(|error| error.to_string())?;
         region.put(at, &data);
-        let count = 4096 - at as u32;
         let message = write_call(&client, count, |position| {
             vec![(position, Segment::of(&region, at, data.len()))]
         });

@@ -33,9 +33,9 @@ pub struct Region {
     pub(super) _pd: Rc<Pd>,
 }
 
-/// At the start of a page, as is its address for the other end.
+/// At the start of a page of any machine, as is its address for the other end.
 fn layout(length: usize) -> Layout {
-    Layout::from_size_align(length.max(1), 4096).expect("a short length")
+    Layout::from_size_align(length.max(1), 1 << 16).expect("a short length")
 }
 
 impl Region {
