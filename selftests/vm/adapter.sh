@@ -77,11 +77,11 @@ one_mib() {
 	return $status
 }
 
-# Direct I/O, to memory that begins with a page: 256 pages. Each region but the last one has as many as the device registers.
+# Direct I/O of 1 MiB, to memory that begins with a page. Each region but the last one has as many as the device registers.
 has_full_regions() {
 	local regions want pages
 	limit region-pages
-	pages=$asked want=$(((256 + asked - 1) / asked))
+	pages=$asked want=$(((1048576 / $(getconf PAGESIZE) + asked - 1) / asked))
 	random_file "$mnt/region" 1048576 && drop_file "$mnt/region" && record_events here xprtrdma_mr_fastreg || return
 	dd if="$mnt/region" of=/dev/null bs=1M count=1 iflag=direct status=none && end_events here || return
 	grep ' xprtrdma_mr_fastreg: ' /tmp/events
