@@ -49,11 +49,11 @@ failed() {
 	(die "$1" "The whole log is $log") || exit "${2:-1}"
 }
 
-# Makes a Debian trixie root at $1, with apt configured as on this machine, and empties the log.
+# make_base ROOT [SUITE]: makes a Debian root, of trixie if no suite is named, with apt configured as on this machine, and empties the log.
 make_base() {
 	apt-config dump Acquire | grep -v ^Acquire::IndexTargets >"$1.apt.conf"
 	in_namespace mmdebstrap --mode=root --variant=minbase --aptopt="$1.apt.conf" \
-		trixie "$1" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 ||
+		"${2:-trixie}" "$1" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 ||
 		failed "could not install a Debian base system; is the package mirror within reach?"
 	rm "$1.apt.conf"
 	mkdir -p "$1/src" "$1/kernel" "$1/cache"

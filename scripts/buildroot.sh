@@ -14,11 +14,12 @@ log=$cache/buildroot.log
 . "$top/scripts/base.sh"
 
 make_root() {
-	local tmp=$cache/tmp.root name flavour architecture more status install=install.sh
-	architecture=$(architecture_of "${KVER:-}")
+	local tmp=$cache/tmp.root name flavour architecture suite more status install=install.sh
+	architecture=$(architecture_of "${KVER:-}") suite=$(suite_of "${KVER:-}")
+	if [ "$suite" != "$(main_suite)" ]; then install="install-suite.sh"; fi
 	if [ "$architecture" != amd64 ]; then install="install-cross.sh"; fi
 	stage "build root: base system"
-	make_base "$tmp"
+	make_base "$tmp" "$(base_of "$suite")"
 	stage "build root: kernel, toolchain, VM and NFS tools"
 	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
 		"scripts/buildroot/$install" /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 || {
@@ -32,7 +33,7 @@ make_root() {
 		apt-get -q install -y --no-install-recommends $more >>"$log" 2>&1 ||
 		failed "could not install what kernels of flavour $flavour need: $more"
 	if [ "$architecture" != amd64 ]; then make_guest "$tmp" "$architecture"; fi
-	name=root-$(root_key "$flavour" "$architecture")-$(cat "$tmp/etc/rpcrdma/kver")
+	name=root-$(root_key "$flavour" "$architecture" "$suite")-$(cat "$tmp/etc/rpcrdma/kver")
 	# One that was made for a KVER may be what this run chose, too.
 	if [ -d "$cache/$name" ]; then remove "$tmp"; else mv -T "$tmp" "$cache/$name"; fi
 	[ -n "${KVER:-}" ] || ln -sfn "$name" "$(root_choice)"

@@ -454,7 +454,7 @@ reproducible() {
 }
 
 packages() {
-	gate 'the packages build' 7200 env KVER="$(listed '' amd64 | awk '{ print $1 }' | xargs)" timeout -k 10 7200 scripts/packaging/deb.sh
+	gate 'the packages build' 7200 env KVER="$(listed '' amd64 "$(main_suite)" | awk '{ print $1 }' | xargs)" timeout -k 10 7200 scripts/packaging/deb.sh
 	if [ "$word" = FAILED ]; then return; fi
 	gate 'lintian' 600 lintian
 	gate 'install, upgrade, refuse, remove, mount' 14400 packages_work

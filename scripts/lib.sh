@@ -35,12 +35,13 @@ kernel_list=$recipe/kernels
 # Packages that only kernels of flavour $1 need in their build root, if there are any.
 flavour_packages() { [ ! -e "$recipe/packages-$1" ] || grep -v '^#' "$recipe/packages-$1"; }
 
-# root_key [FLAVOUR [ARCHITECTURE]]: the build root's name says what it was made from, so a changed recipe never meets an old root. The
+# root_key [FLAVOUR [ARCHITECTURE [SUITE]]]: the build root's name says what it was made from, so a changed recipe never meets an old root. The
 # list of kernels is no part of that: the kernel's release stands in the name itself.
 root_key() {
-	local made_by=("$recipe"/{packages,install.sh})
+	local made_by=("$recipe"/{packages,install.sh}) suite=${3:-$(main_suite)}
+	if [ "$suite" = "$(main_suite)" ]; then suite=; else made_by=("$recipe"/{packages,install-suite.sh}); fi
 	if [ "${2:-amd64}" != amd64 ]; then made_by=("$recipe"/{packages,"packages-$2",packages-guest,install-cross.sh,guest.sh}); fi
-	{ cat "${made_by[@]}" && flavour_packages "${1:-generic}"; } | digest
+	{ printf %s "$suite" && cat "${made_by[@]}" && flavour_packages "${1:-generic}"; } | digest
 }
 
 # Where the choice stands that an earlier run made from this list, when none of it was to be had.
@@ -51,7 +52,7 @@ root_choice() { printf '%s/choice-%s-%s\n' "$cache" "$(root_key)" "$(listed_seri
 root_dir() {
 	local wanted prefix dir='' candidate
 	wanted=${KVER:-$(listed_series | head -n 1)}
-	prefix=$cache/root-$(root_key "$(flavour_of "$wanted")" "$(architecture_of "$wanted")")-
+	prefix=$cache/root-$(root_key "$(flavour_of "$wanted")" "$(architecture_of "$wanted")" "$(suite_of "$wanted")")-
 	while read -r candidate; do
 		if [ -d "$candidate" ] && names "$wanted" "${candidate#"$prefix"}"; then
 			dir=$candidate

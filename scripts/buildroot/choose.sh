@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # choose.sh [KVER]: prints the kernel to build for, as its release and its Debian version. KVER is a release, or what releases begin
-# with (7.3, 7.3-cloud, 7.3-arm64): the newest of them. Without it, the newest of the first series in the list that can be had.
+# with (7.3, 7.3-cloud, 7.3-arm64), perhaps with a suite (7.2-forky), or a suite alone: the newest of them. Without it, the newest of the first series in the list that can be had.
 #
 # Runs in the build root before anything is installed there, and refuses a kernel that cannot be built for, because what
 # follows takes minutes. What it prints is no part of the root's digest: a root has its kernel's release in its name.
@@ -23,27 +23,29 @@ architecture=$(architecture_of "$wanted")
 suffix=$(release_suffix "$flavour" "$architecture")
 # apt calls packages of another architecture than its own so.
 if [ "$architecture" = amd64 ]; then of=; else of=:$architecture; fi
-# One suite is what a build root is of now.
-suite=$(listed | awk 'NR == 1 { print $2 }') mark=deb13
+suite=$(suite_of "$wanted")
+mark=$(mark_of "$suite")
 # A kernel of the list that may be taken instead: of this flavour and architecture, if there is one.
-listed_one=$({ listed "$flavour" "$architecture"; listed; } | awk 'NR == 1 { print $1 }')
+listed_one=$({ listed "$flavour" "$architecture" "$suite"; listed "$flavour" "$architecture"; listed; } | awk 'NR == 1 { print $1 }')
 
 # What a KVER says beside numbers, flavour and architecture is refused.
 check_wanted() {
 	local rest
+	[ "$suite" = "$(main_suite)" ] || [ "$architecture" = amd64 ] ||
+		die "KVER=$wanted: kernels of $suite are taken for amd64 only" "KVER=$(listed generic "$architecture" | awk 'NR == 1 { print $1 }') takes one for $architecture."
 	rest=$(bare "$wanted")
 	case $rest in
 	'' | *[!0-9.]*) ;;
 	*) return ;;
 	esac
-	[ -n "$wanted" ] || return 0
+	[ -n "$rest" ] || return 0
 	rest=${rest#"${rest%%[!0-9.]*}"}
 	case $rest in
 	"+$mark") ;;
 	+deb*-*) die "kernel $wanted is of flavour or architecture ${rest#*-}, which this build root does not have" \
 		"In the list are: $(listed | awk '{ print "KVER=" $1 }' | paste -sd' ')" ;;
 	+deb*) die "kernel $wanted is not of $suite, whose releases have +$mark in their names" \
-		"A module for another suite takes that suite's compiler. KVER=$listed_one takes a kernel of this one." ;;
+		"A kernel of another suite, whose compiler it takes, is named with it, as in KVER=forky. KVER=$listed_one takes one of this suite." ;;
 	*) die "KVER=$wanted is no release of Debian's, nor what one begins with" \
 		"In the list are: $(listed | awk '{ print "KVER=" $1 }' | paste -sd' ')" ;;
 	esac

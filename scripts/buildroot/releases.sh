@@ -2,22 +2,42 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What a kernel's release says, and which kernels are listed. Sourced, also by /bin/sh and by what DKMS builds with; who sources it
-# sets `kernel_list`, the file with the list of kernels. The table of architectures is beside that.
+# sets `kernel_list`, the file with the list of kernels. The tables of architectures and suites are beside that.
 #
 # KVER is a release, or what releases begin with, with flavour and architecture behind it as releases have them: 7.3.4+deb13-cloud-amd64,
-# 7.3.4-cloud, 7.3-rt, 7.3, 7.3-arm64, 7.3-cloud-arm64, 7.3-arm64-16k. Without an architecture amd64 is meant.
+# 7.3.4-cloud, 7.3-rt, 7.3, 7.3-arm64, 7.3-cloud-arm64, 7.3-arm64-16k. Without an architecture amd64 is meant. The name of a suite stands
+# before these: 7.2-forky, 7.2.12-sid-cloud; alone it means the newest kernel that the suite has: forky, sid-rt.
 
-# The lines of the list, or those of one flavour and architecture: KVER, suite, flavour, architecture.
+# The lines of the list, or those of one flavour, architecture and suite: KVER, suite, flavour, architecture.
 listed() {
-	awk -v flavour="${1:-}" -v architecture="${2:-}" '
-		!/^(#|$)/ && (flavour == "" || $3 == flavour) && (architecture == "" || $4 == architecture)' "${kernel_list:?}"
+	awk -v flavour="${1:-}" -v architecture="${2:-}" -v suite="${3:-}" '
+		!/^(#|$)/ && (flavour == "" || $3 == flavour) && (architecture == "" || $4 == architecture) &&
+			(suite == "" || $2 == suite)' "${kernel_list:?}"
 }
 
-# The series of the generic kernels for amd64 in the list, the newest first.
-listed_series() { listed generic amd64 | awk '{ print $1 }'; }
+# The series of the generic kernels for amd64 in the list that users install, the newest first.
+listed_series() { listed generic amd64 "$(main_suite)" | awk '{ print $1 }'; }
 
 # The oldest series that this project is for, of whichever flavour.
-oldest_series() { listed | while read -r kver _; do series_of "$kver"; done | sort -V | head -n 1; }
+oldest_series() { listed '' '' "$(main_suite)" | while read -r kver _; do series_of "$kver"; done | sort -V | head -n 1; }
+
+# The lines of the table: a suite, that of its build root, and the mark of its releases.
+suite_table() { grep -vE '^(#|$)' "${kernel_list%/*}/suites"; }
+
+main_suite() { suite_table | awk 'NR == 1 { print $1 }'; }
+
+# The suite that a KVER names.
+suite_of() {
+	suite_table | while read -r suite _; do
+		case -$1- in *-"$suite"-*) echo "$suite" ;; esac
+	done | grep . || main_suite
+}
+
+# base_of SUITE: what a build root for its kernels is installed of.
+base_of() { suite_table | awk -v suite="$1" '$1 == suite { print $2 }'; }
+
+# mark_of SUITE: what stands behind the numbers of its releases.
+mark_of() { suite_table | awk -v suite="$1" '$1 == suite { print $3 }'; }
 
 # The lines of the table: Debian's name, what `uname -m` says, ARCH, and what QEMU is told.
 architectures() { grep -vE '^(#|$)' "${kernel_list%/*}/architectures"; }
@@ -59,12 +79,13 @@ release_suffix() {
 # kver_suffix FLAVOUR ARCHITECTURE: the end of a KVER for these.
 kver_suffix() { release_suffix "$1" "$2" | sed 's/-amd64$//'; }
 
-# A KVER without flavour and architecture.
-bare() { echo "$1" | sed -E 's/(-(cloud|rt))?(-(amd64|arm64))?(-16k)?$//'; }
+# A KVER without suite, flavour and architecture.
+bare() { echo "$1" | sed -E "s/(^|-)$(suite_table | awk '{ print $1 }' | paste -sd'|' | sed 's/.*/(&)/')(-|\$)/\3/; s/(-(cloud|rt))?(-(amd64|arm64))?(-16k)?\$//"; }
 
-# names KVER RELEASE: whether that kernel is meant. 7.3.1 is no beginning of 7.3.10.
+# names KVER RELEASE: whether that kernel is meant, if it is of the same suite. 7.3.1 is no beginning of 7.3.10.
 names() {
 	[ "$(flavour_of "$1") $(architecture_of "$1")" = "$(flavour_of "$2") $(architecture_of "$2")" ] || return
+	[ -n "$(bare "$1")" ] || return 0
 	case $(bare "$2") in
 	"$(bare "$1")" | "$(bare "$1")".* | "$(bare "$1")"+*) ;;
 	*) return 1 ;;

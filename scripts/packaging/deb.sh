@@ -83,6 +83,7 @@ main_packages() {
 
 for kernel in ${KVER:-}; do
 	[ "$(architecture_of "$kernel")" = amd64 ] || die "KVER=$kernel is for $(architecture_of "$kernel"); packages are made for amd64 only"
+	[ "$(suite_of "$kernel")" = "$(main_suite)" ] || die "KVER=$kernel is of $(suite_of "$kernel"); packages are made for $(main_suite) only"
 done
 tools=$(scripts/packaging/roots.sh tools)
 rm -rf "$out"

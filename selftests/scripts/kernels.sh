@@ -293,7 +293,7 @@ claim 'an architecture that is not in the table: refused' not_gone 'architecture
 choose 7.3.4+deb13-cloud-riscv64
 claim 'a flavour of such an architecture: refused' not_gone cloud-riscv64 KVER=7.3-cloud
 choose 7.3.4+deb14-cloud-amd64
-claim 'another suite: refused' not_gone 'not of trixie-backports' KVER=7.3-cloud
+claim 'the mark of another suite: refused' not_gone 'not of trixie-backports' KVER=7.3-cloud
 choose 7.3-azure
 claim 'what is no flavour: refused' not_gone 'KVER=7.3-azure is no release' KVER=7.3-cloud
 mirror {7.1.9,7.3.4}+deb13-cloud-amd64
@@ -317,6 +317,23 @@ choose 7.3
 claim 'without an architecture it is amd64' chosen '7.3.4+deb13-amd64 7.3.4-1'
 choose 7.3-rt-arm64
 claim 'a flavour that this architecture lacks there: not to be had' refused 'no kernel 7.3-rt-arm64' ''
+
+# Suites, of which the first one has no name in a KVER.
+mirror {7.2.12,7.2.13,7.3.4}+deb13-amd64 {7.1.9,7.2.11,7.2.12}+deb14{,-cloud}-amd64
+choose 7.2-forky
+claim 'a series and a suite name the newest kernel of both' chosen '7.2.12+deb14-amd64 7.2.12-1'
+choose forky
+claim 'a suite alone names its newest kernel' chosen '7.2.12+deb14-amd64 7.2.12-1'
+choose 7.2.11-forky-cloud
+claim 'a flavour stands behind the suite' chosen '7.2.11+deb14-cloud-amd64 7.2.11-1'
+choose sid-cloud
+claim 'also behind a suite alone' chosen '7.2.12+deb14-cloud-amd64 7.2.12-1'
+choose 7.1-forky
+claim 'what is too old is too old in each suite' not_gone 'kernel 7.1.9+deb14-amd64 is too old' KVER=7.2
+choose 7.3-sid
+claim 'a kernel that is there in another suite only: gone' gone 'no kernel 7.3-sid' KVER=7.2.12+deb14-amd64
+choose forky-arm64
+claim 'a kernel of another suite for another architecture: refused' not_gone 'kernels of forky are taken for amd64 only' KVER=
 
 # root KVER: what scripts take for the build root, without its digest.
 root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-}\"" && said=${said#"$key-"}; }
@@ -351,6 +368,18 @@ cloud_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key cloud")
 mkdir -p "$work/cache/rpcrdma/root-$cloud_key-7.3.4+deb13-cloud-amd64"
 root 7.3.4+deb13-cloud-amd64
 claim 'with them it is one' chosen "$cloud_key-7.3.4+deb13-cloud-amd64"
+root forky
+claim 'a root for one suite is not that for another' chosen ''
+forky_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key generic amd64 forky")
+mkdir -p "$work/cache/rpcrdma/root-$forky_key-7.2.12+deb14-amd64"
+root sid
+claim 'nor is one of another suite with the same releases' chosen ''
+for kver in forky 7.2-forky 7.2.12-forky; do
+	root $kver
+	claim "a root is found by $kver" chosen "$forky_key-7.2.12+deb14-amd64"
+done
+root 7.2-forky-cloud
+claim 'but not by another flavour of that' chosen ''
 root 7.3-arm64
 claim 'a root for one architecture is not that for another' chosen ''
 arm_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key generic arm64")
