@@ -34,7 +34,7 @@ impl ReadDepth {
     /// Returns the number, or `None` if this end does not negotiate.
     #[inline]
     pub fn number(self) -> Option<u16> {
-        Some(self.0).filter(|_| self != Self::NOT_NEGOTIATED)
+        (self != Self::NOT_NEGOTIATED).then_some(self.0)
     }
 }
 
