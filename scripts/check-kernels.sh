@@ -85,9 +85,9 @@ devices() {
 # The modules build without a warning, load, pass their tests in the kernel, and mount, move data and survive lost connections.
 kernel_in_short() {
 	local device
-	gate "$KVER: layout of the bindings" 600 in_root scripts/layout.sh
-	gate "$KVER: clippy, and the tests in the kernel" 900 clippy
-	gate "$KVER: the modules build without a warning" 900 compiles
+	gate "$KVER: layout of the bindings" 1200 in_root scripts/layout.sh
+	gate "$KVER: clippy, and the tests in the kernel" 2400 clippy
+	gate "$KVER: the modules build without a warning" 2400 compiles
 	for device in $(devices); do
 		rdma=$device
 		if [ "$device" != iwarp-sctp ]; then gate "$KVER: one VM, $device" 900 one_vm 'inkernel.sh load.sh'; fi
