@@ -16,7 +16,8 @@
 //! The queue of a socket does not change while its lock is held, except by the holder ([`queue`]).
 //! So a worker finds a whole frame there, sums it, copies it to its destination and only then gives
 //! it back: nothing is placed before it was verified, and nothing is copied twice. A frame that
-//! exceeds the window is reassembled in memory of this crate ([`receive`]).
+//! exceeds the window is reassembled in memory of this crate ([`receive`]). SCTP has whole chunks
+//! in its queue, which stay there until they are taken, with or without the lock ([`sctp`]).
 //!
 //! # Lifetimes
 //!

@@ -8,11 +8,14 @@
 //! Nothing of SCTP is linked to, so that its module is loaded only while it is used: a socket is
 //! created by the protocol's number, and everything else goes through the functions of the socket.
 //!
+//! A chunk that has arrived is read where it lies, and then taken ([`queue`]).
+//!
 //! Every chunk is sent unordered and unfragmented; a longer one is refused, and
 //! [`Association::fragmentation_point`] says how long it may be now.
 
 pub(crate) mod addresses;
 mod association;
+mod queue;
 
 use crate::listener;
 use crate::prelude::*;
@@ -88,7 +91,6 @@ impl Settings {
         // Argues for S11.2-1, S11.2-2.
         set(cbindings::SCTP_NODELAY, 1)?;
         set(cbindings::SCTP_DISABLE_FRAGMENTS, 1)?;
-        set(cbindings::SCTP_RECVRCVINFO, 1)?;
         // SAFETY: `socket` owns the socket. The function takes the socket's lock itself, and
         // doubles the number.
         unsafe { cbindings::sock_set_rcvbuf(socket.sk(), i32::try_from(self.receive_buffer / 2)?) };
@@ -212,37 +214,6 @@ impl SendInfo {
     fn attach(&mut self, message: &mut cbindings::msghdr) {
         message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
         message.msg_controllen = size_of_val(self);
-    }
-}
-
-/// The parameters of a received chunk.
-#[repr(C, align(8))]
-#[derive(Default)]
-struct ReceiveInfo {
-    header: cbindings::cmsghdr,
-    info: cbindings::sctp_rcvinfo,
-    padding: u32,
-}
-
-impl ReceiveInfo {
-    /// Attaches it to a message. It must stay where it is as long as that is used.
-    fn attach(&mut self, message: &mut cbindings::msghdr) {
-        message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
-        message.msg_controllen = size_of_val(self);
-    }
-
-    /// Returns the parameters that C wrote: stream, payload protocol identifier, and whether the
-    /// chunk was unordered. [`None`] if C wrote nothing.
-    fn get(&self) -> Option<(u16, u32, bool)> {
-        // CAST: Small numbers.
-        let expected = (
-            cbindings::IPPROTO_SCTP as i32,
-            cbindings::sctp_cmsg_type_SCTP_RCVINFO as i32,
-        );
-        let unordered = u32::from(self.info.rcv_flags) & cbindings::sctp_sinfo_flags_SCTP_UNORDERED;
-        let found = (self.header.cmsg_level, self.header.cmsg_type);
-        let ppid = u32::from_be(self.info.rcv_ppid);
-        (found == expected).then_some((self.info.rcv_sid, ppid, unordered != 0))
     }
 }
 

@@ -176,8 +176,8 @@ pub const TESTS: &[(&str, Test)] = &[
         sctp::pieces_are_one_chunk,
     ),
     (
-        "what the buffer has no room for of a chunk is next",
-        sctp::rest_of_a_chunk_is_next,
+        "a chunk is the same until it is taken, and is read in parts",
+        sctp::chunk_stays_until_it_is_taken,
     ),
     // Shows S9-4.
     (

@@ -208,6 +208,18 @@ u32 rust_rdma_helper_sctp_frag_point(struct sock *sk)
 	return asoc ? asoc->frag_point : 0;
 }
 
+/* The same of a packet in the receive queue. Returns the flags of its message. */
+u16 rust_rdma_helper_sctp_skb_info(struct sk_buff *skb,
+				   struct sctp_rcvinfo *info)
+{
+	const struct sctp_ulpevent *event = sctp_skb2event(skb);
+
+	info->rcv_sid = event->stream;
+	info->rcv_flags = event->flags;
+	info->rcv_ppid = event->ppid;
+	return event->msg_flags;
+}
+
 struct mem_cgroup *rust_rdma_helper_set_active_memcg(struct mem_cgroup *memcg)
 {
 	return set_active_memcg(memcg);
@@ -226,6 +238,11 @@ void *rust_rdma_helper_sg_virt(struct scatterlist *sg)
 bool rust_rdma_helper_sk_stream_is_writeable(const struct sock *sk)
 {
 	return sk_stream_is_writeable(sk);
+}
+
+struct sk_buff *rust_rdma_helper_skb_peek(const struct sk_buff_head *list)
+{
+	return skb_peek(list);
 }
 
 struct sk_buff *rust_rdma_helper_skb_peek_next(struct sk_buff *skb,

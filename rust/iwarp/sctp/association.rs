@@ -4,13 +4,17 @@
 
 use crate::prelude::*;
 use provider::{
+    borrowed::Piece,
     errno::econnrefused,
     zeroed, //
 };
-use rdmap::sctp::{
-    chunk,
-    session,
-    window, //
+use rdmap::{
+    rx::HEAD_LEN,
+    sctp::{
+        chunk,
+        session,
+        window, //
+    }, //
 };
 use socket::{
     sctp::{
@@ -23,8 +27,11 @@ use socket::{
     SendBuf, //
 };
 
-/// The greatest length in octets of a chunk's user data, and of a notification.
-pub(super) const MAX_CHUNK: usize = 65_536;
+/// The greatest length in octets of a chunk's user data.
+const MAX_CHUNK: usize = 65_536;
+
+/// The greatest length in octets of a control message.
+const MAX_CONTROL: usize = chunk::CONTROL_LEN + chunk::MAX_PRIVATE_DATA;
 
 /// Octets of the send buffer that a chunk takes at least.
 const MIN_CHUNK_MEMORY: u32 = 512;
@@ -82,14 +89,15 @@ pub(super) struct DdpAssociation {
     first_control: Option<KVec<u8>>,
     terminate_pending: bool,
     pub(super) terminate_sent: bool,
-    buffer: KVVec<u8>,
+    // Room for the octets of [`ChunkData::head`].
+    head: KVec<u8>,
 }
 
 impl DdpAssociation {
     /// Creates a new session. Sleeps.
     pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
         Ok(Self {
-            buffer: zeroed::vec(MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
+            head: zeroed::vec(MAX_CONTROL, GFP_KERNEL_ACCOUNT)?,
             association,
             session: session::Session::new(),
             tx_window: window::TxWindow::new(),
@@ -114,11 +122,10 @@ impl DdpAssociation {
         }
     }
 
-    /// Receives the next chunk or end. Data are to be [returned](Self::return_buffer) before the
-    /// next call.
+    /// Receives the next chunk or end. A chunk is to be [taken](Self::take) before the next call.
     pub(super) fn recv(&mut self) -> RecvOutcome {
         loop {
-            let Ok(arrived) = self.association.receive(&mut self.buffer) else {
+            let Ok(arrived) = self.association.receive() else {
                 return RecvOutcome::Lost;
             };
             match arrived {
@@ -127,23 +134,41 @@ impl DdpAssociation {
                 Received::Nothing if self.state == AssocState::Up => return RecvOutcome::Violation,
                 Received::Nothing => return RecvOutcome::Nothing,
                 Received::End => return RecvOutcome::End,
-                Received::Chunk { .. } if !self.is_ready() => return RecvOutcome::Violation,
-                // It is of no session of this association: its numbers mean nothing here.
-                Received::Chunk { stream: 1.., .. } => return RecvOutcome::Violation,
                 Received::Chunk {
                     stream: 0,
                     len,
                     ppid,
                     unordered,
                     whole,
-                } => {
-                    return RecvOutcome::Data(ChunkData {
-                        buffer: core::mem::replace(&mut self.buffer, KVVec::new()),
+                } if self.is_ready() => {
+                    let wanted = match ppid {
+                        chunk::PPID_SEGMENT => chunk::SSN_LEN.saturating_add(HEAD_LEN),
+                        _ => MAX_CONTROL,
+                    };
+                    let mut head = core::mem::replace(&mut self.head, KVec::new());
+                    let head_len = len.min(wanted).min(head.len());
+                    let to = head.get_mut(..head_len).unwrap_or_default();
+                    let read = self.association.copy_to_slice(0, to);
+                    let data = ChunkData {
+                        head,
+                        head_len,
                         len,
                         ppid,
                         unordered,
                         whole,
-                    })
+                    };
+                    return match read {
+                        Ok(()) => RecvOutcome::Data(data),
+                        Err(_) => RecvOutcome::Lost,
+                    };
+                }
+                // It is of no session of this association: its numbers mean nothing here. Unread,
+                // it would make SCTP abort the association.
+                Received::Chunk { .. } => {
+                    return match self.association.take() {
+                        Ok(()) => RecvOutcome::Violation,
+                        Err(_) => RecvOutcome::Lost,
+                    }
                 }
                 Received::Notification(notification) => match notification {
                     // As many streams in each direction (section 8).
@@ -168,9 +193,21 @@ impl DdpAssociation {
         }
     }
 
-    /// Takes the buffer back.
-    pub(super) fn return_buffer(&mut self, data: ChunkData) {
-        self.buffer = data.buffer;
+    /// Takes a chunk, of which nothing is needed any more. An error is the association's.
+    pub(super) fn take(&mut self, data: ChunkData) -> Result {
+        self.head = data.head;
+        self.association.take()
+    }
+
+    /// Copies octets of the chunk that was received, from `offset` on, to the whole of `to`. An
+    /// error if it has fewer.
+    pub(super) fn copy_to(&self, offset: usize, to: Piece<'_>) -> Result {
+        self.association.copy_to(offset, to)
+    }
+
+    /// Does the same with a slice.
+    pub(super) fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result {
+        self.association.copy_to_slice(offset, to)
     }
 
     /// Takes note of the chunks that the peer has acknowledged.
@@ -311,29 +348,31 @@ pub(super) enum RecvOutcome {
     Violation,
 }
 
-/// The user data of a chunk, in a buffer that is to be
-/// [returned](super::association::DdpAssociation::return_buffer).
+/// The user data of a chunk, which is to be
+/// [taken](super::association::DdpAssociation::take).
 pub(super) struct ChunkData {
-    pub(super) buffer: KVVec<u8>,
+    head: KVec<u8>,
+    head_len: usize,
+    /// The length of all of it, in octets.
     pub(super) len: usize,
     /// Payload protocol identifier.
     pub(super) ppid: u32,
     /// It was sent for unordered delivery.
-    pub(super) unordered: bool,
-    /// It is the whole chunk.
-    pub(super) whole: bool,
+    unordered: bool,
+    /// The chunk ends with it.
+    whole: bool,
 }
 
 impl ChunkData {
-    /// Returns the octets.
-    pub(super) fn octets(&self) -> &[u8] {
-        self.buffer.get(..self.len).unwrap_or_default()
-    }
-
-    /// Parses the chunk. Returns [`None`] if it is not one of RFC 5043, all of which are whole.
+    /// Parses the chunk. Of a segment only the first [`HEAD_LEN`] octets are there. Returns
+    /// [`None`] if it is not one of RFC 5043, all of which are whole.
     pub(super) fn chunk(&self) -> Option<chunk::Chunk<'_>> {
-        match self.whole {
-            true => chunk::Chunk::parse(self.ppid, self.unordered, self.octets()).ok(),
+        let is_whole = self.whole && self.len <= MAX_CHUNK;
+        // A longer control message is none.
+        let is_read = self.ppid == chunk::PPID_SEGMENT || self.head_len == self.len;
+        let head = self.head.get(..self.head_len)?;
+        match is_whole && is_read {
+            true => chunk::Chunk::parse(self.ppid, self.unordered, head).ok(),
             false => None,
         }
     }

@@ -14,8 +14,7 @@ use crate::{
         association::{
             DdpAssociation,
             Order,
-            RecvOutcome,
-            MAX_CHUNK, //
+            RecvOutcome, //
         },
         inbound::{
             self,
@@ -28,14 +27,21 @@ use provider::{
     borrowed::Piece,
     zeroed, //
 };
-use rdmap::sctp::{
-    chunk,
-    session, //
+use rdmap::{
+    sctp::{
+        chunk,
+        session, //
+    },
+    tx::HEADER_LEN,
+    wire::Octets, //
 };
 use socket::{
     sctp::Sent,
     SendBuf, //
 };
+
+/// The first octets of a chunk: its number, and the header of the segment.
+type Head = Octets<{ chunk::SSN_LEN + HEADER_LEN }>;
 
 /// Segments that are sent in a row, before chunks are received again.
 const SEND_BUDGET: usize = 64;
@@ -63,6 +69,7 @@ pub(crate) struct SctpEstablished {
     // [`None`] once the stream has it.
     order: Option<Order>,
     early: EarlySegments,
+    // Payload that cannot be sent from where it is. It is there until the next flush.
     scratch: KVVec<u8>,
     mulpdu: u32,
     // Segments that were sent since the last flush.
@@ -73,16 +80,16 @@ pub(crate) struct SctpEstablished {
 
 impl SctpEstablished {
     /// Creates a session that is about to be open. Sleeps.
-    pub(super) fn new(assoc: DdpAssociation, order: Order, early: EarlySegments) -> Result<Self> {
-        Ok(Self {
-            scratch: zeroed::vec(MAX_CHUNK, GFP_KERNEL_ACCOUNT)?,
+    pub(super) fn new(assoc: DdpAssociation, order: Order, early: EarlySegments) -> Self {
+        Self {
+            scratch: KVVec::new(),
             mulpdu: assoc.mulpdu(),
             assoc,
             order: Some(order),
             early,
             added: 0,
             no_space_since: None,
-        })
+        }
     }
 
     /// Takes note that there was no space.
@@ -90,35 +97,41 @@ impl SctpEstablished {
         self.no_space_since.get_or_insert_with(Instant::now);
     }
 
-    /// Begins a chunk with its number and `header`. Returns their length, or [`None`] while the
-    /// window is full.
-    fn begin(&mut self, header: &[u8]) -> Result<Option<usize>, llp::SendError> {
+    /// Begins a chunk with its number and `header`. Returns [`None`] while the window is full.
+    fn begin(&mut self, header: &[u8]) -> Option<Head> {
         let Some(ssn) = self.assoc.ssn() else {
             self.note_no_space();
-            return Ok(None);
+            return None;
         };
-        let begin = chunk::SSN_LEN.saturating_add(header.len());
-        let chunk = self.scratch.get_mut(..begin);
-        let (to, rest) = chunk
-            .and_then(|chunk| chunk.split_at_mut_checked(chunk::SSN_LEN))
-            .ok_or(llp::SendError::Payload)?;
-        to.copy_from_slice(&ssn.to_be_bytes());
-        rest.copy_from_slice(header);
-        Ok(Some(begin))
+        let mut head = Head::new();
+        head.put(ssn.to_be_bytes());
+        head.put_slice(header);
+        Some(head)
     }
 
-    /// Sends the chunk of which `begin` octets were made, and `length` octets of payload, with
-    /// `pieces` of payload behind them.
+    /// Makes room in `scratch` for `length` octets. Returns false if there is no memory now.
+    fn make_room(&mut self, length: usize) -> bool {
+        if self.scratch.len() < length {
+            // For other segments as well, which are hardly longer.
+            let length = usize::try_from(self.mulpdu).map_or(length, |mulpdu| length.max(mulpdu));
+            match zeroed::vec(length, GFP_KERNEL_ACCOUNT | __GFP_NOWARN) {
+                Ok(scratch) => self.scratch = scratch,
+                Err(_) => {
+                    self.note_no_space();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Sends the chunk that begins with `head`, with `pieces` of payload behind it.
     fn send<'a>(
         &mut self,
-        begin: usize,
-        length: usize,
-        pieces: impl Iterator<Item = Piece<'a>> + Clone,
+        head: &'a Head,
+        pieces: impl Iterator<Item = SendBuf<'a>> + Clone,
     ) -> Result<llp::SendStatus, llp::SendError> {
-        let made = self.scratch.get(..begin.saturating_add(length));
-        let made = SendBuf::from(made.ok_or(llp::SendError::Payload)?);
-        let payload = pieces.map(|piece| -> SendBuf<'_> { piece.into() });
-        let octets = Iterator::chain(iter::once(made), payload);
+        let octets = Iterator::chain(iter::once(SendBuf::from(head.as_slice())), pieces);
         let all = octets.clone().map(|octets| octets.len()).sum::<usize>();
         let ulpdu = all.saturating_sub(chunk::SSN_LEN);
         for _ in 0..MAX_SEND_TRIES {
@@ -181,15 +194,19 @@ impl llp::EstablishedConn for SctpEstablished {
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result<llp::SendStatus, llp::SendError> {
-        let Some(begin) = self.begin(header)? else {
+        let Some(head) = self.begin(header) else {
             return Ok(llp::SendStatus::NoSpace);
         };
         let length = usize::try_from(length).map_err(|_| llp::SendError::Payload)?;
-        let chunk = self.scratch.get_mut(..begin.saturating_add(length));
-        let chunk = chunk.ok_or(llp::SendError::Payload)?;
-        let rest = chunk.get_mut(begin..).ok_or(llp::SendError::Payload)?;
-        payload(rest).map_err(|_| llp::SendError::Payload)?;
-        self.send(begin, length, iter::empty())
+        if !self.make_room(length) {
+            return Ok(llp::SendStatus::NoSpace);
+        }
+        let mut scratch = core::mem::replace(&mut self.scratch, KVVec::new());
+        let octets = scratch.get_mut(..length).ok_or(llp::SendError::Payload)?;
+        payload(octets).map_err(|_| llp::SendError::Payload)?;
+        let sent = self.send(&head, iter::once(SendBuf::from(&*octets)));
+        self.scratch = scratch;
+        sent
     }
 
     fn add_pieces<'a>(
@@ -197,14 +214,18 @@ impl llp::EstablishedConn for SctpEstablished {
         header: &[u8],
         pieces: impl Iterator<Item = Piece<'a>> + Clone,
     ) -> Result<llp::SendStatus, llp::SendError> {
-        match self.begin(header)? {
-            Some(begin) => self.send(begin, 0, pieces),
+        match self.begin(header) {
+            Some(head) => {
+                let pieces = pieces.map(|piece| -> SendBuf<'_> { piece.into() });
+                self.send(&head, pieces)
+            }
             None => Ok(llp::SendStatus::NoSpace),
         }
     }
 
     fn flush(&mut self) -> Result {
         self.added = 0;
+        self.scratch = KVVec::new();
         let has_control_pending = self.assoc.has_control_pending();
         match self.assoc.flush()? {
             true => {
@@ -295,7 +316,9 @@ impl HalfClosed {
                     {
                         self.peer_done |= control.function == chunk::Function::Terminate;
                     }
-                    self.assoc.return_buffer(data);
+                    if self.assoc.take(data).is_err() {
+                        return true;
+                    }
                 }
             }
         }

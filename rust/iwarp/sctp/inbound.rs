@@ -8,11 +8,16 @@ use crate::prelude::*;
 use crate::{
     end_reason::EndReason,
     sctp::association::{
+        ChunkData,
         DdpAssociation,
         Order,
         RecvOutcome, //
     },
     stream::receiver::Handled, //
+};
+use provider::{
+    borrowed::Piece,
+    zeroed, //
 };
 use rdmap::{
     order::Order as _,
@@ -39,11 +44,8 @@ pub(super) fn receive(
     receiver: &mut Receiver<'_, '_, Order>,
 ) -> Result<Received> {
     while let Some((ppid, octets)) = early.pop() {
-        match chunk(
-            assoc,
-            receiver,
-            chunk::Chunk::parse(ppid, true, &octets).ok(),
-        )? {
+        let early = chunk::Chunk::parse(ppid, true, &octets).ok();
+        match chunk(assoc, receiver, early, Octets::Early(&octets))? {
             Received::More => {}
             received => return Ok(received),
         }
@@ -60,9 +62,12 @@ pub(super) fn receive(
             RecvOutcome::Lost => lost(EndReason::AssociationLost),
             RecvOutcome::Violation => lost(EndReason::NotDdp),
             RecvOutcome::Data(data) => {
-                let received = chunk(assoc, receiver, data.chunk());
-                assoc.return_buffer(data);
-                received?
+                let octets = Octets::Arrived { len: data.len };
+                let received = chunk(assoc, receiver, data.chunk(), octets);
+                match assoc.take(data) {
+                    Ok(()) => received?,
+                    Err(_) => lost(EndReason::AssociationLost),
+                }
             }
         };
         if received != Received::More {
@@ -95,12 +100,45 @@ fn illegal(assoc: &mut DdpAssociation, receiver: &Receiver<'_, '_, Order>) -> Re
     over(EndReason::IllegalChunk)
 }
 
-/// Handles a chunk, which is [`None`] if RFC 5043 does not know it. Returns `More` if the next one
-/// may come. An error is one of this machine.
+/// Where the octets of a chunk are.
+#[derive(Clone, Copy)]
+enum Octets<'a> {
+    /// They were kept.
+    Early(&'a [u8]),
+    /// They are where SCTP has them.
+    Arrived {
+        /// Their number.
+        len: usize,
+    },
+}
+
+impl Octets<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Early(octets) => octets.len(),
+            Self::Arrived { len } => *len,
+        }
+    }
+
+    /// Copies octets from `offset` on to the whole of `to`.
+    fn copy_to(&self, assoc: &DdpAssociation, offset: usize, to: Piece<'_>) -> Result {
+        match self {
+            Self::Early(octets) => {
+                let end = offset.saturating_add(usize::try_from(to.len())?);
+                to.copy_from(octets.get(offset..end).ok_or(EINVAL)?)
+            }
+            Self::Arrived { .. } => assoc.copy_to(offset, to),
+        }
+    }
+}
+
+/// Handles a chunk with these `octets`, which is [`None`] if RFC 5043 does not know it. Returns
+/// `More` if the next one may come. An error is one of this machine.
 fn chunk(
     assoc: &mut DdpAssociation,
     receiver: &mut Receiver<'_, '_, Order>,
     chunk: Option<chunk::Chunk<'_>>,
+    octets: Octets<'_>,
 ) -> Result<Received> {
     let Some(chunk) = chunk else {
         return Ok(illegal(assoc, receiver));
@@ -115,7 +153,7 @@ fn chunk(
                 receiver.count(Count::OutOfOrder);
             }
             match assoc.on(session::Event::Segment { seq }).place {
-                true => place(receiver, chunk.ssn, segment)?,
+                true => place(assoc, receiver, chunk.ssn, segment, octets)?,
                 false => pass(receiver, chunk.ssn)?,
             }
         }
@@ -152,14 +190,19 @@ fn is_complete(assoc: &mut DdpAssociation, receiver: &mut Receiver<'_, '_, Order
         == Some(session::Indication::Closed)
 }
 
-/// Passes a segment to DDP.
-fn place(receiver: &mut Receiver<'_, '_, Order>, ssn: u16, segment: &[u8]) -> Result<Handled> {
-    let head = segment
-        .get(..segment.len().min(HEAD_LEN))
-        .unwrap_or_default();
-    receiver.segment(ssn, head, segment.len(), |at, piece| {
-        let end = at.saturating_add(usize::try_from(piece.len())?);
-        piece.copy_from(segment.get(at..end).ok_or(EINVAL)?)
+/// Passes a segment to DDP, which begins with `head`. Its octets go from SCTP's buffers to their
+/// place, once the header was examined.
+fn place(
+    assoc: &DdpAssociation,
+    receiver: &mut Receiver<'_, '_, Order>,
+    ssn: u16,
+    head: &[u8],
+    octets: Octets<'_>,
+) -> Result<Handled> {
+    let head = head.get(..head.len().min(HEAD_LEN)).unwrap_or_default();
+    let length = octets.len().saturating_sub(chunk::SSN_LEN);
+    receiver.segment(ssn, head, length, |at, piece| {
+        octets.copy_to(assoc, at.saturating_add(chunk::SSN_LEN), piece)
     })
 }
 
@@ -184,15 +227,15 @@ impl EarlySegments {
         }
     }
 
-    /// Keeps a segment. `ENOSPC` if the limit is reached.
-    pub(super) fn push(&mut self, ppid: u32, octets: &[u8]) -> Result {
-        let all = self.octets.saturating_add(octets.len());
+    /// Keeps the segment that was received. `ENOSPC` if the limit is reached.
+    pub(super) fn push(&mut self, assoc: &DdpAssociation, data: &ChunkData) -> Result {
+        let all = self.octets.saturating_add(data.len);
         if self.chunks.len() == MAX_EARLY_CHUNKS || all > MAX_EARLY_OCTETS {
             return Err(ENOSPC);
         }
-        let mut copy = KVec::with_capacity(octets.len(), GFP_KERNEL_ACCOUNT)?;
-        copy.extend_from_slice(octets, GFP_KERNEL_ACCOUNT)?;
-        self.chunks.push((ppid, copy), GFP_KERNEL_ACCOUNT)?;
+        let mut copy: KVec<u8> = zeroed::vec(data.len, GFP_KERNEL_ACCOUNT)?;
+        assoc.copy_to_slice(0, &mut copy)?;
+        self.chunks.push((data.ppid, copy), GFP_KERNEL_ACCOUNT)?;
         self.octets = all;
         Ok(())
     }

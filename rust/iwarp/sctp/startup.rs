@@ -76,7 +76,7 @@ impl Active {
         if action.indication.is_some() {
             return ConnectProgress::Failed(ConnectError::Reset);
         }
-        if action.place && self.early.push(data.ppid, data.octets()).is_err() {
+        if action.place && self.early.push(&self.assoc, data).is_err() {
             return self.illegal();
         }
         ConnectProgress::Pending
@@ -143,13 +143,10 @@ impl Active {
             let _ = self.assoc.flush();
             return llp::ConnectReply::Invalid;
         };
-        match SctpEstablished::new(self.assoc, self.order, self.early) {
-            Ok(conn) => llp::ConnectReply::Accepted {
-                conn,
-                reads,
-                private_data,
-            },
-            Err(_) => llp::ConnectReply::NoMemory,
+        llp::ConnectReply::Accepted {
+            conn: SctpEstablished::new(self.assoc, self.order, self.early),
+            reads,
+            private_data,
         }
     }
 
@@ -163,7 +160,9 @@ impl Active {
                 }
                 RecvOutcome::Data(data) => {
                     let progress = self.chunk(&data);
-                    self.assoc.return_buffer(data);
+                    if self.assoc.take(data).is_err() {
+                        return ConnectProgress::Failed(self.assoc.connect_error());
+                    }
                     if !matches!(progress, ConnectProgress::Pending) {
                         return progress;
                     }
@@ -322,8 +321,10 @@ impl Passive {
             }
             RecvOutcome::Data(data) => {
                 let status = self.chunk(&data, admit);
-                self.assoc.return_buffer(data);
-                status
+                match self.assoc.take(data) {
+                    Ok(()) => status,
+                    Err(_) => RequestStatus::Ended,
+                }
             }
         }
     }
@@ -335,7 +336,9 @@ impl Passive {
             let RecvOutcome::Data(data) = self.assoc.recv() else {
                 return;
             };
-            self.assoc.return_buffer(data);
+            if self.assoc.take(data).is_err() {
+                return;
+            }
         }
     }
 
@@ -404,7 +407,7 @@ impl llp::Passive for Passive {
             is_enhanced: enhanced.is_some(),
             private_data: parameters.private_data,
         })?;
-        let open = SctpEstablished::new(self.assoc, self.order, EarlySegments::new())?;
+        let open = SctpEstablished::new(self.assoc, self.order, EarlySegments::new());
         Ok((open, agreed))
     }
 

@@ -16,8 +16,11 @@ use crate::{
     },
     sctp::{
         addresses,
+        queue::{
+            Head,
+            ReceiveQueue, //
+        },
         Notification,
-        ReceiveInfo,
         SendInfo,
         Settings, //
     }, //
@@ -27,9 +30,9 @@ use core::{
     mem::offset_of,
     sync::atomic::AtomicBool, //
 };
-use ext::errno::{
-    emsgsize,
-    enotconn, //
+use ext::{
+    borrowed::Piece,
+    errno::emsgsize, //
 };
 use kernel::types::Opaque;
 
@@ -40,9 +43,9 @@ pub enum Received {
     Nothing,
     /// The peer will send no more.
     End,
-    /// User data of a chunk.
+    /// User data of a chunk, which stay where they are until they are [taken](Association::take).
     Chunk {
-        /// Their length in the buffer in octets.
+        /// Their length in octets.
         len: usize,
         /// The stream that it was sent on.
         stream: u16,
@@ -50,10 +53,10 @@ pub enum Received {
         ppid: u32,
         /// The chunk was sent for unordered delivery.
         unordered: bool,
-        /// This is all of the chunk. Otherwise the rest comes next.
+        /// The chunk ends with them. Otherwise the rest comes next.
         whole: bool,
     },
-    /// A notification of SCTP.
+    /// A notification of SCTP, which is taken.
     Notification(Notification),
 }
 
@@ -75,9 +78,13 @@ pub enum Sent {
 pub struct Association<E: Events> {
     /// [`None`] once the callbacks are restored.
     callbacks: Option<(CallbackGuard<E>, WriteSpace<E>)>,
+    queue: ReceiveQueue,
     socket: Socket,
     vectors: SendVec,
 }
+
+/// The octets of a notification that are looked at.
+const NOTIFICATION_LEN: usize = 64;
 
 impl<E: Events> Association<E> {
     /// Starts to connect `local`, which the peer is offered with [secondary
@@ -111,6 +118,7 @@ impl<E: Events> Association<E> {
         match WriteSpace::new(&socket, events) {
             Ok(write_space) => Ok(Self {
                 callbacks: Some((callbacks, write_space)),
+                queue: ReceiveQueue::new(),
                 socket,
                 vectors,
             }),
@@ -121,58 +129,51 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Receives one chunk, or as much of it as `buffer` has room for, or a notification. Sleeps for
-    /// the socket's lock.
+    /// Returns what has arrived first: a notification, or the same chunk until it is
+    /// [taken](Self::take). Sleeps for the socket's lock.
     ///
     /// An error is the association's.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Received> {
-        let mut vector = cbindings::kvec {
-            iov_base: buffer.as_mut_ptr().cast::<c_void>(),
-            iov_len: buffer.len(),
+    pub fn receive(&mut self) -> Result<Received> {
+        let packet = match self.queue.first(&self.socket)? {
+            Head::Packet(packet) => packet,
+            Head::Nothing => return Ok(Received::Nothing),
+            Head::End => return Ok(Received::End),
         };
-        let mut info = ReceiveInfo::default();
-        let mut message = cbindings::msghdr::default();
-        info.attach(&mut message);
-        // CAST: The flag is a small number. SAFETY: `self` owns the socket. C writes to the buffer,
-        // which the vector describes, and to `info`, which is attached, during the call.
-        let received = unsafe {
-            cbindings::kernel_recvmsg(
-                self.socket.as_raw(),
-                &mut message,
-                &mut vector,
-                1,
-                buffer.len(),
-                cbindings::MSG_DONTWAIT as i32,
-            )
-        };
-        let len = match usize::try_from(received) {
-            Ok(len) => len,
-            Err(_) => {
-                let error = Error::from_errno(received);
-                // Before there is an association the socket is not connected.
-                let nothing = error == EAGAIN || error == enotconn();
-                return if nothing {
-                    Ok(Received::Nothing)
-                } else {
-                    Err(error)
-                };
-            }
-        };
-        let whole = message.msg_flags & cbindings::MSG_EOR != 0;
-        if message.msg_flags & cbindings::sctp_msg_flags_MSG_NOTIFICATION != 0 {
-            let octets = buffer.get(..len).unwrap_or_default();
-            return Ok(Received::Notification(Notification::parse(octets)));
+        let info = packet.info();
+        if !info.is_notification {
+            return Ok(Received::Chunk {
+                len: packet.len(),
+                stream: info.stream,
+                ppid: info.ppid,
+                unordered: info.unordered,
+                whole: info.ends,
+            });
         }
-        match info.get() {
-            Some((stream, ppid, unordered)) => Ok(Received::Chunk {
-                len,
-                stream,
-                ppid,
-                unordered,
-                whole,
-            }),
-            None => Ok(Received::End),
-        }
+        let mut octets = [0; NOTIFICATION_LEN];
+        let len = packet.begin(&mut octets)?;
+        self.take()?;
+        let octets = octets.get(..len).unwrap_or_default();
+        Ok(Received::Notification(Notification::parse(octets)))
+    }
+
+    /// Copies octets of the chunk that was [received](Self::receive), from `offset` on, to the
+    /// whole of `to`. An error if it has fewer. Does not sleep.
+    pub fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result {
+        self.queue.copy_to_slice(offset, to)
+    }
+
+    /// Copies octets of the chunk that was [received](Self::receive), from `offset` on, to the
+    /// whole of `to`. An error if it has fewer. Does not sleep.
+    pub fn copy_to(&self, offset: usize, to: Piece<'_>) -> Result {
+        self.queue.copy_to(offset, to)
+    }
+
+    /// Takes the chunk that was [received](Self::receive): the peer may send as much again. Sleeps
+    /// for the socket's lock.
+    ///
+    /// An error is the association's.
+    pub fn take(&mut self) -> Result {
+        self.queue.take(&self.socket)
     }
 
     /// Requests one [`Event::Writable`] when chunks are acknowledged or

@@ -19,7 +19,10 @@ use crate::{
     Then, //
 };
 use core::net::Ipv4Addr;
-use ext::errno::eproto;
+use ext::{
+    borrowed::Piece,
+    errno::eproto, //
+};
 use kernel::{
     sync::atomic::{
         Atomic,
@@ -212,7 +215,7 @@ pub(super) fn take(connection: &mut TcpConn<Watch>, expected: &[u8]) -> Result<S
         let mut copy = KVec::from_elem(0, len, GFP_KERNEL)?;
         frame.copy_to_slice(0, &mut copy)?;
         let mut tail = KVec::from_elem(0, len - len / 3, GFP_KERNEL)?;
-        copy_to(&frame, len / 3, &mut tail)?;
+        copy_to(&mut tail, |to| frame.copy_to(len / 3, to))?;
         if copy.as_slice() != expected || expected.get(len / 3..) != Some(tail.as_slice()) {
             return Err(EINVAL);
         }
@@ -221,12 +224,12 @@ pub(super) fn take(connection: &mut TcpConn<Watch>, expected: &[u8]) -> Result<S
     })
 }
 
-/// Copies octets of a frame as to a consumer's memory.
-pub(super) fn copy_to(frame: &crate::Frame<'_, '_>, offset: usize, to: &mut [u8]) -> Result {
+/// Calls `copy` with `to` as if that were a consumer's memory.
+pub(super) fn copy_to(to: &mut [u8], copy: impl FnOnce(Piece<'_>) -> Result) -> Result {
     let address = core::ptr::NonNull::from(&mut *to).cast();
     // SAFETY: The slice is there during this call, in which only this piece uses it.
-    let piece = unsafe { ext::borrowed::Piece::new(address, u32::try_from(to.len())?) };
-    frame.copy_to(offset, piece)
+    let piece = unsafe { Piece::new(address, u32::try_from(to.len())?) };
+    copy(piece)
 }
 
 /// Sends octets, the last of which is urgent. Returns the number that TCP took.

@@ -4,6 +4,7 @@
 //! secondary addresses.
 
 use super::fixture::{
+    copy_to,
     pause,
     wait,
     Watch,
@@ -46,34 +47,44 @@ const SETTINGS: Settings = Settings {
 
 const PPID: u32 = 0x0102_0304;
 
-/// The longest chunk that the tests receive.
+/// The length of a long chunk.
 const LONGEST: usize = 4096;
 
 /// An end of an association, and the events that it received.
 struct End {
     association: Association<Watch>,
     watch: Arc<Watch>,
-    buffer: KVec<u8>,
 }
 
 impl End {
-    fn new(association: Association<Watch>, watch: Arc<Watch>) -> Result<Self> {
-        Ok(Self {
-            association,
-            watch,
-            buffer: KVec::from_elem(0, LONGEST, GFP_KERNEL)?,
-        })
-    }
-
-    /// Waits for the next chunk or notification.
+    /// Waits for the next chunk or notification. A chunk is not taken.
     fn next(&mut self) -> Result<Received> {
         for _ in 0..10_000 {
-            match self.association.receive(&mut self.buffer)? {
+            match self.association.receive()? {
                 Received::Nothing => pause(),
                 arrived => return Ok(arrived),
             }
         }
         Err(EAGAIN)
+    }
+
+    /// Waits for the next chunk, and takes it. Returns its octets, or [`None`] if it is not as they
+    /// are sent here.
+    fn chunk(&mut self) -> Result<Option<KVec<u8>>> {
+        let Received::Chunk {
+            len,
+            stream: 0,
+            ppid: PPID,
+            unordered: true,
+            whole: true,
+        } = self.next()?
+        else {
+            return Ok(None);
+        };
+        let mut octets = KVec::from_elem(0, len, GFP_KERNEL)?;
+        self.association.copy_to_slice(0, &mut octets)?;
+        self.association.take()?;
+        Ok(Some(octets))
     }
 }
 
@@ -86,7 +97,7 @@ fn connect(remote: SocketAddr) -> Result<End> {
     local.set_port(0);
     let watch = Watch::new()?;
     let association = Association::connect(&Net::init(), local, remote, &SETTINGS, watch.clone())?;
-    End::new(association, watch)
+    Ok(End { association, watch })
 }
 
 /// Returns both ends of an association that is up, after its notifications.
@@ -99,7 +110,8 @@ fn pair(address: SocketAddr) -> Result<(End, End)> {
     }
     let watch = Watch::new()?;
     let accepted = listener.accept()?.ok_or(EAGAIN)?;
-    let mut far = End::new(accepted.attach(watch.clone())?, watch)?;
+    let association = accepted.attach(watch.clone())?;
+    let mut far = End { association, watch };
     let up = Received::Notification(Notification::Up {
         outbound: 3,
         inbound: 3,
@@ -151,17 +163,7 @@ pub(super) fn chunk_is_whole() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     for len in [1, 2, 1000, LONGEST] {
         let sent = octets(len)?;
-        let expected = Received::Chunk {
-            len,
-            stream: 0,
-            ppid: PPID,
-            unordered: true,
-            whole: true,
-        };
-        if near.association.send(PPID, &sent)? != Sent::Done
-            || far.next()? != expected
-            || far.buffer.get(..len) != Some(sent.as_slice())
-        {
+        if near.association.send(PPID, &sent)? != Sent::Done || far.chunk()? != Some(sent) {
             return Ok(false);
         }
     }
@@ -176,33 +178,40 @@ pub(super) fn pieces_are_one_chunk() -> Result<bool> {
     let (middle, last) = rest.split_at(1);
     let pieces = [head, middle, &[], last].map(SendBuf::from);
     let taken = near.association.send_pieces(PPID, pieces)?;
-    let received = far.next()?;
-    Ok(taken == Sent::Done
-        && matches!(
-            received,
-            Received::Chunk {
-                len: LONGEST,
-                whole: true,
-                ..
-            }
-        )
-        && far.buffer.as_slice() == sent.as_slice())
+    Ok(taken == Sent::Done && far.chunk()? == Some(sent))
 }
 
-pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
+pub(super) fn chunk_stays_until_it_is_taken() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
-    let sent = octets(LONGEST + 10)?;
-    near.association.send(PPID, &sent)?;
-    let part = |len, whole| Received::Chunk {
-        len,
-        stream: 0,
-        ppid: PPID,
-        unordered: true,
-        whole,
-    };
-    Ok(far.next()? == part(LONGEST, false)
-        && far.next()? == part(10, true)
-        && far.buffer.get(..10) == sent.get(LONGEST..))
+    // More than are looked up at a time.
+    let lengths = [100, 200, 300].into_iter().cycle().take(50);
+    let early = far.association.take() == Err(EINVAL);
+    let first = far.association.receive()? == Received::Nothing;
+    for len in lengths.clone() {
+        near.association.send(PPID, &octets(len)?)?;
+    }
+    for len in lengths {
+        let expected = octets(len)?;
+        let found = far.next()?;
+        let again = far.next()? == found;
+        let mut part = KVec::from_elem(0, len - 7, GFP_KERNEL)?;
+        copy_to(&mut part, |to| far.association.copy_to(7, to))?;
+        let most = far.association.copy_to_slice(len, &mut []).is_ok();
+        let beyond = far.association.copy_to_slice(len - 1, &mut [0; 2]).is_err()
+            && far
+                .association
+                .copy_to_slice(usize::MAX, &mut [0; 2])
+                .is_err();
+        if !again || !most || !beyond || expected.get(7..) != Some(part.as_slice()) {
+            return Ok(false);
+        }
+        if far.chunk()? != Some(expected) {
+            return Ok(false);
+        }
+    }
+    let none = far.association.receive()? == Received::Nothing;
+    let nothing = far.association.copy_to_slice(0, &mut [0]) == Err(EINVAL);
+    Ok(early && first && none && nothing)
 }
 
 pub(super) fn too_long_is_refused() -> Result<bool> {
@@ -213,10 +222,8 @@ pub(super) fn too_long_is_refused() -> Result<bool> {
     let taken = near
         .association
         .send(PPID, sent.get(..most).ok_or(EINVAL)?)?;
-    let first = far.next()?;
-    Ok(refused == Sent::TooLong
-        && taken == Sent::Done
-        && matches!(first, Received::Chunk { len: LONGEST, .. }))
+    let longest = far.chunk()?;
+    Ok(refused == Sent::TooLong && taken == Sent::Done && longest.as_deref() == sent.get(..most))
 }
 
 pub(super) fn full_buffer_wakes() -> Result<bool> {
@@ -229,7 +236,7 @@ pub(super) fn full_buffer_wakes() -> Result<bool> {
     let before = near.watch.count(Event::Writable);
     let unacknowledged = near.association.unacknowledged();
     for _ in 0..chunks {
-        if !matches!(far.next()?, Received::Chunk { whole: true, .. }) {
+        if far.chunk()?.as_deref() != Some(sent.as_slice()) {
             return Ok(false);
         }
     }
@@ -252,7 +259,7 @@ pub(super) fn acknowledgement_is_seen_and_takes_no_memory() -> Result<bool> {
         || wait(|| near.watch.count(Event::Writable) > before);
     let acknowledged = wait(|| near.association.unacknowledged() == 0);
     // SCTP queues no notification that somebody would have to receive.
-    let received = near.association.receive(&mut near.buffer)?;
+    let received = near.association.receive()?;
     Ok(asked && woken && acknowledged && received == Received::Nothing)
 }
 
@@ -284,9 +291,9 @@ pub(super) fn what_was_sent_last_arrives() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     near.association.send(PPID, &[1, 2, 3])?;
     near.association.shutdown();
-    let chunk = far.next()?;
+    let chunk = far.chunk()?;
     let received = far.next()?;
-    Ok(matches!(chunk, Received::Chunk { len: 3, .. })
+    Ok(chunk.as_deref() == Some(&[1, 2, 3])
         && received == Received::Notification(Notification::PeerShutDown))
 }
 
