@@ -142,6 +142,28 @@ impl RegisteredMemory<'_> {
         copied.unwrap_or(Err(ENOENT))
     }
 
+    /// Calls `f` with the pieces of a range that was checked, which are there during the call.
+    /// [`E2BIG`] if they are too many; else it fails as [`copy`](Self::copy) does. Sleeps.
+    pub(crate) fn lend<R>(
+        &self,
+        range: stag::Range,
+        access: region::Access,
+        f: impl FnOnce(&region::Lent<'_>) -> R,
+    ) -> Result<R> {
+        let stag::Range {
+            stag,
+            offset,
+            length,
+        } = range;
+        let lent = self
+            .regions
+            .with(stag, |region| match region.pd() == self.pd {
+                true => Ok(f(&region.lend(stag.key(), offset, length, access)?)),
+                false => Err(ENOENT),
+            });
+        lent.unwrap_or(Err(ENOENT))
+    }
+
     /// Calls `f` with each piece of a run that a request of this end names. Fails if it is of a
     /// region that is not registered for this access. Sleeps.
     pub(crate) fn pieces(

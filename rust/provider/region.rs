@@ -15,13 +15,19 @@
 //! pages may be such that the process itself cannot write ([`Access::Write`] has the check).
 //!
 //! Access copies octets under the lock of the registration, so an invalidation waits for that, and
-//! no longer. An atomic operation changes a number with one instruction of the processor, again if
-//! it has changed in between: it is atomic to those of other regions with the same memory, and to
-//! what this machine does to that.
+//! no longer. Octets can also be [lent](Region::lend) for as long as somebody else takes to copy
+//! them, who has locks of its own: an invalidation waits for those to whom they are lent, and they
+//! for nobody who invalidates.
+//!
+//! An atomic operation changes a number with one instruction of the processor, again if it has
+//! changed in between: it is atomic to those of other regions with the same memory, and to what
+//! this machine does to that.
 
+mod lent;
 mod memory;
 mod verbs;
 
+pub use lent::Lent;
 pub(crate) use memory::Kind;
 pub(crate) use verbs::{
     map,
@@ -46,11 +52,13 @@ use kernel::{
         Flags,
         KVVec, //
     },
+    new_condvar,
     new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
         Arc,
+        CondVar,
         Mutex, //
     }, //
 };
@@ -126,6 +134,8 @@ struct Current {
     memory: Memory,
     // The number of the mapping of `memory`.
     mapping: u64,
+    // The number of [`Lent`], of this registration or of one that is being invalidated.
+    lent: usize,
 }
 
 /// A memory region.
@@ -137,6 +147,9 @@ pub struct Region {
     mapped: IrqLock<Mapped>,
     #[pin]
     current: Mutex<Current>,
+    // Nothing is lent any more.
+    #[pin]
+    returned: CondVar,
 }
 
 impl Region {
@@ -155,6 +168,7 @@ impl Region {
             registration: None,
             memory: Memory::new(kind, count, flags)?,
             mapping: 0,
+            lent: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -162,6 +176,7 @@ impl Region {
                 index: AtomicU32::new(0),
                 mapped <- new_irq_lock!(mapped),
                 current <- new_mutex!(current, "iwarp_region"),
+                returned <- new_condvar!("iwarp_region_returned"),
             }),
             flags,
         )
@@ -299,7 +314,10 @@ impl Region {
     /// Invalidates the region. When this returns, nobody accesses its memory. Returns the
     /// registration. Sleeps.
     pub fn invalidate(&self) -> Option<Registration> {
-        self.current.lock().registration.take()
+        let mut current = self.current.lock();
+        let registration = current.registration.take();
+        self.wait_for_lent(&mut current);
+        registration
     }
 
     /// Invalidates the registration with this key. Returns false, and changes nothing, if it has
@@ -309,6 +327,7 @@ impl Region {
         let is_other = current.registration.is_some_and(|found| found.key != key);
         if !is_other {
             current.registration = None;
+            self.wait_for_lent(&mut current);
         }
         !is_other
     }

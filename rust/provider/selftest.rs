@@ -140,6 +140,14 @@ pub const TESTS: &[(&str, Test)] = &[
         "a number is changed where it is registered and aligned, and nowhere else",
         region::only_aligned_numbers_change,
     ),
+    (
+        "octets of a region are lent, if they are not too many pieces",
+        region::pieces_are_lent,
+    ),
+    (
+        "an invalidation waits for what is lent, and nothing more is lent meanwhile",
+        region::invalidation_waits_for_what_is_lent,
+    ),
     // Shows X6.3-2, X6.4-1.
     (
         "immediate data completes a Receive, and one without memory says how long the Write was",

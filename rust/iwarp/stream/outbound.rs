@@ -9,11 +9,13 @@ use provider::{
     region::Access,
     wr::{
         Operation,
-        Run, //
+        Run,
+        SgList, //
     }, //
 };
 use rdmap::{
     header::ReadRequest,
+    stag,
     tx, //
 };
 
@@ -48,6 +50,46 @@ impl<'a> Gather<'a> {
             }
             run => memory.pieces(run, Access::Read, |piece| self.piece(piece)),
         }
+    }
+}
+
+/// Returns the octets of a part of a list, if all of it is in one region, and in one SGE.
+fn only_range(list: &SgList, offset: u32, length: u32) -> Option<stag::Range> {
+    let mut only = None;
+    let found = list.runs(offset, length, |run| match run {
+        Run::Registered {
+            stag,
+            offset,
+            length,
+        } if only.is_none() => {
+            let stag = Stag(stag);
+            only = Some(stag::Range {
+                stag,
+                offset,
+                length,
+            });
+            Ok(())
+        }
+        _ => Err(EINVAL),
+    });
+    found.ok().and(only)
+}
+
+/// Adds a segment to `conn` whose payload is sent from where it is. [`None`] if it is in too many
+/// pieces for that. The region is not locked meanwhile, as the socket's lock comes before that.
+fn lend<O: EstablishedConn>(
+    conn: &mut O,
+    header: &[u8],
+    range: stag::Range,
+    memory: &RegisteredMemory<'_>,
+) -> Result<Option<llp::SendStatus>, llp::SendError> {
+    let sent = memory.lend(range, Access::Read, |lent| {
+        conn.add_pieces(header, lent.pieces())
+    });
+    match sent {
+        Ok(sent) => sent.map(Some),
+        Err(error) if error == E2BIG => Ok(None),
+        Err(_) => Err(llp::SendError::Payload),
     }
 }
 
@@ -189,22 +231,34 @@ impl<O: EstablishedConn> Stream<O> {
                 length,
             } => {
                 let request = self.sends.get(number).ok_or(llp::SendError::Payload)?;
-                // Memory of a region is there under the lock of the region only, which is not taken
-                // outside of a socket's.
-                let local = O::GATHERS.then(|| request.sg_list.local(offset, length));
-                if let Some(pieces) = local.flatten() {
-                    return self.conn.add_pieces(header, pieces);
+                let list = &request.sg_list;
+                if O::GATHERS {
+                    if let Some(pieces) = list.local(offset, length) {
+                        return self.conn.add_pieces(header, pieces);
+                    }
+                    if let Some(range) = only_range(list, offset, length) {
+                        if let Some(sent) = lend(&mut self.conn, header, range, memory)? {
+                            return Ok(sent);
+                        }
+                    }
                 }
                 self.conn.add(header, length, |to| {
                     let mut gather = Gather::new(to);
                     let copy = |run: Run<'_>| gather.run(memory, run);
-                    request.sg_list.runs(offset, length, copy)
+                    list.runs(offset, length, copy)
                 })
             }
-            tx::Payload::Response(range) => self.conn.add(header, range.length, |to| {
-                let mut gather = Gather::new(to);
-                memory.copy(range, Access::Read, |piece| gather.piece(piece))
-            }),
+            tx::Payload::Response(range) => {
+                if O::GATHERS {
+                    if let Some(sent) = lend(&mut self.conn, header, range, memory)? {
+                        return Ok(sent);
+                    }
+                }
+                self.conn.add(header, range.length, |to| {
+                    let mut gather = Gather::new(to);
+                    memory.copy(range, Access::Read, |piece| gather.piece(piece))
+                })
+            }
         }
     }
 

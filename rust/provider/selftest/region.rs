@@ -9,8 +9,30 @@ use crate::region::{
     Region,
     Registration, //
 };
-use core::cell::UnsafeCell;
-use kernel::prelude::*;
+use core::{
+    cell::UnsafeCell,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
+};
+use ext::{
+    new_worker,
+    work::{
+        Work,
+        Worker,
+        Workqueue, //
+    }, //
+};
+use kernel::{
+    c_str,
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 
 /// Returns a registration of the page that was mapped last.
 fn registration(region: &Region) -> Registration {
@@ -145,4 +167,103 @@ pub(super) fn only_aligned_numbers_change() -> Result<bool> {
         && outside
         && gone
         && found == [0, 4, 0, 0, 0, 0, 0, 8])
+}
+
+/// Returns a region of as many pages as there are addresses, which is registered.
+fn registered(addresses: &[u64]) -> Result<Arc<Region>> {
+    let region = Region::new(ProtectionDomain(1), Kind::Pages, addresses.len())?;
+    region.map_pages(addresses)?;
+    region.register(Registration {
+        length: 4096 * u64::try_from(addresses.len())?,
+        ..registration(&region)
+    })?;
+    Ok(region)
+}
+
+pub(super) fn pieces_are_lent() -> Result<bool> {
+    let mut addresses = KVec::new();
+    for page in 1..=18 {
+        addresses.push(0x10000 * page, GFP_KERNEL)?;
+    }
+    let region = registered(&addresses)?;
+    let lend = |key, offset, length, access| -> Result<KVec<(usize, u32)>> {
+        let lent = region.lend(key, offset, length, access)?;
+        let mut found = KVec::new();
+        for piece in lent.pieces() {
+            found.push((piece.address().addr().get(), piece.len()), GFP_KERNEL)?;
+        }
+        Ok(found)
+    };
+    let read = |offset, length| lend(7, offset, length, Access::Read);
+    let across = read(4000, 4192)?;
+    let none = read(5, 0)?;
+    let most = read(1, 65536)?;
+    let too_many = read(4095, 65538) == Err(E2BIG);
+    let beyond = read(18 * 4096 - 1, 2) == Err(ENOENT);
+    let other_key = lend(6, 0, 1, Access::Read) == Err(ENOENT);
+    let read_only = lend(7, 0, 1, Access::Write) == Err(ENOENT);
+    region.invalidate();
+    let gone = read(0, 1) == Err(ENOENT);
+    Ok(*across == [(0x10000 + 4000, 96), (0x20000, 4096)]
+        && none.is_empty()
+        && most.len() == 17
+        && too_many
+        && beyond
+        && other_key
+        && read_only
+        && gone)
+}
+
+/// Invalidates a region on a workqueue.
+#[pin_data]
+struct Invalidation {
+    region: Arc<Region>,
+    is_over: AtomicBool,
+    #[pin]
+    worker: Worker,
+}
+
+impl Work for Invalidation {
+    fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    fn run(this: Arc<Self>) {
+        this.region.invalidate_key(7);
+        this.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn invalidation_waits_for_what_is_lent() -> Result<bool> {
+    let region = registered(&[0x10000])?;
+    let lent = region.lend(7, 0, 10, Access::Read)?;
+    let other = region.lend(7, 10, 20, Access::Read)?;
+    let queue = Arc::new(Workqueue::per_cpu(c_str!("iwarp_selftest"))?, GFP_KERNEL)?;
+    let (to_invalidate, of_worker) = (region.clone(), queue.clone());
+    let invalidation = Arc::pin_init(
+        pin_init!(Invalidation {
+            region: to_invalidate,
+            is_over: AtomicBool::new(false),
+            worker <- new_worker!(Invalidation, of_worker),
+        }),
+        GFP_KERNEL,
+    )?;
+    Worker::queue_work(&invalidation);
+    let pause = || fsleep(Delta::from_millis(1));
+    // It has begun when nothing more is lent.
+    let mut has_begun = false;
+    for _ in 0..10_000 {
+        has_begun = region.lend(7, 0, 1, Access::Read).is_err();
+        if has_begun {
+            break;
+        }
+        pause();
+    }
+    drop(lent);
+    (0..50).for_each(|_| pause());
+    let is_over = || invalidation.is_over.load(Ordering::Relaxed);
+    let waited = !is_over();
+    drop(other);
+    queue.flush();
+    Ok(has_begun && waited && is_over())
 }
