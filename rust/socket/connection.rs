@@ -228,6 +228,21 @@ impl<E: Events> TcpConn<E> {
         self.receive_state.since()
     }
 
+    /// Gives back the memory that TCP keeps for octets that it will copy, up to 32 KiB. It has some
+    /// again when it copies the next ones. Sleeps for the socket's lock.
+    pub fn give_back(&self) {
+        let locked = self.socket.lock();
+        // SAFETY: `locked` is a live socket whose lock is held.
+        let frag = unsafe { &mut (*locked.sk()).sk_frag };
+        let page = core::mem::replace(&mut frag.page, core::ptr::null_mut());
+        frag.offset = 0;
+        if !page.is_null() {
+            // SAFETY: The socket had a reference to the page, and has no pointer to it any more.
+            // Octets that are under way have references of their own.
+            unsafe { cbindings::folio_put(page) };
+        }
+    }
+
     /// Tells the peer that no more is sent, behind everything that was. Sleeps for the socket's
     /// lock.
     pub fn shutdown(&self) {

@@ -122,6 +122,10 @@ pub const TESTS: &[(&str, Test)] = &[
         sending::pages_outlive_their_owner,
     ),
     (
+        "memory that TCP keeps to copy to is given back, and what is under way arrives",
+        sending::memory_is_given_back,
+    ),
+    (
         "no event is told after detaching, while a peer sends",
         connecting::no_event_after_detaching,
     ),

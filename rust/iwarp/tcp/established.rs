@@ -210,8 +210,8 @@ impl llp::EstablishedConn for TcpEstablished {
 
     fn poll_after_ms(&self) -> Option<u32> {
         let waits = self.connection.waiting_since().is_some() || !self.outbox.is_empty();
-        // If nothing happens until then, pages are given back.
-        (waits || self.outbox.has_pages()).then_some(POLL_MS)
+        // If nothing happens until then, memory is given back.
+        (waits || self.outbox.has_memory()).then_some(POLL_MS)
     }
 
     fn has_timed_out(&self) -> bool {

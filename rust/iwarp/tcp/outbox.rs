@@ -8,7 +8,8 @@
 //! sent. TCP sends from the pages that they are copied to, or copies small amounts once more.
 //!
 //! A connection has these pages once it has sent much at a time, and gives them back when it has
-//! been idle. Before that, and without memory for them, a small buffer takes their place.
+//! been idle, as it does with what TCP keeps to copy to. Before that, and without memory for them,
+//! a small buffer takes their place.
 //!
 //! Without a CRC it is copied, too. TCP could send from the pages of the consumer, but then nobody
 //! would know when these may change: when a request may complete, and when an STag that the peer
@@ -85,6 +86,8 @@ pub(super) struct Outbox {
     flushed: usize,
     // The time when a large amount was handed over last.
     busy_at: Instant<Monotonic>,
+    // The time when something was handed over last, as long as TCP may keep memory since.
+    sent_at: Option<Instant<Monotonic>>,
     // The ULPDU of an FPDU that markers divide.
     scratch: KVVec<u8>,
     at: Position,
@@ -109,6 +112,8 @@ impl Outbox {
             filled: 0,
             flushed: 0,
             busy_at: Instant::now(),
+            // The first frames of the connection were.
+            sent_at: Some(Instant::now()),
             used: 0,
             looked_at: Instant::now(),
             scratch: match markers {
@@ -259,18 +264,33 @@ impl Outbox {
         self.start = 0;
         self.filled = 0;
         let flushed = core::mem::take(&mut self.flushed);
+        if flushed > 0 {
+            self.sent_at = Some(Instant::now());
+        }
         if flushed >= SPLICE_MIN {
             self.busy_at = Instant::now();
             self.set = self.next_set();
             self.free_unused_sets();
         } else if flushed > 0 {
             self.set = self.set.and_then(|_| self.next_set());
-        } else if self.has_pages() && self.busy_at.elapsed().as_millis() > KEEP_MS {
+        } else {
+            self.give_back(connection);
+        }
+        Ok(())
+    }
+
+    /// Gives back memory that was not used for a while.
+    fn give_back<E: Events>(&mut self, connection: &TcpConn<E>) {
+        if self.has_pages() && self.busy_at.elapsed().as_millis() > KEEP_MS {
             // Those that TCP refers to stay until it does no more.
             self.sets.clear();
             self.set = None;
         }
-        Ok(())
+        let is_idle = |since: Instant<Monotonic>| since.elapsed().as_millis() > KEEP_MS;
+        if self.sent_at.is_some_and(is_idle) {
+            connection.give_back();
+            self.sent_at = None;
+        }
     }
 
     /// Frees the sets that were not used for a while, so that a peer cannot have them kept by a
@@ -285,9 +305,14 @@ impl Outbox {
         }
     }
 
-    /// Returns whether there are pages to be given back by a later [`flush`](Self::flush).
+    /// Returns whether there are pages to be given back.
     pub(super) fn has_pages(&self) -> bool {
         !self.sets.is_empty()
+    }
+
+    /// Returns whether there is memory to be given back by a later [`flush`](Self::flush).
+    pub(super) fn has_memory(&self) -> bool {
+        self.has_pages() || self.sent_at.is_some()
     }
 
     /// Returns a set with much space. `None` if TCP refers to too much, if there is no memory, or

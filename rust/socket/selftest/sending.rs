@@ -151,3 +151,27 @@ pub(super) fn pages_outlive_their_owner() -> Result<bool> {
     }
     Ok(arrives(&mut pair, &frame))
 }
+
+pub(super) fn memory_is_given_back() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let has_page = |pair: &Pair| {
+        let sk = pair.near.socket().sk();
+        // SAFETY: `near` owns the socket, and nobody else sends.
+        let page = unsafe { (&raw const (*sk).sk_frag.page).read() };
+        !page.is_null()
+    };
+    for number in 1..4 {
+        let frame = frame(5_000, number)?;
+        let taken = pair
+            .near
+            .send([SendBuf::from(frame.as_slice())], Then::Push)?;
+        let had = has_page(&pair);
+        // What is under way arrives.
+        pair.near.give_back();
+        if taken != frame.len() || !had || has_page(&pair) || !arrives(&mut pair, &frame) {
+            return Ok(false);
+        }
+        pair.near.give_back();
+    }
+    Ok(true)
+}

@@ -74,8 +74,16 @@ fn full() -> Result<(Bench, u64)> {
 
 pub(super) fn wait_for_room_has_an_end() -> Result<bool> {
     let mut idle = Bench::new(&SETTINGS, None)?;
-    let nothing_waits =
-        idle.round() == StreamProgress::Idle && idle.stream.poll_after_ms().is_none();
+    let mut nothing_waits = false;
+    for _ in 0..TIMEOUT_MS {
+        // Until the memory that began the connection was given back.
+        nothing_waits =
+            idle.round() == StreamProgress::Idle && idle.stream.poll_after_ms().is_none();
+        if nothing_waits {
+            break;
+        }
+        pause();
+    }
     let (mut bench, _) = full()?;
     let waits = bench.round() == StreamProgress::Idle;
     Ok(nothing_waits && waits && bench.stream.poll_after_ms().is_some())
