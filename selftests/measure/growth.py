@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """How cost grows, of our module and of the kernel's own: instructions for an operation, by calls in flight, payload and connections; with
---memory a server's memory, by its connections. Boots a VM, or a pair, for each module (growth_guest.py runs there), prints a table, and
+--memory a server's memory, by its connections, and with --open that of the device alone. Boots a VM, or a pair, for each module (growth_guest.py runs there), prints a table, and
 writes it to build/bench/growth.txt or growth-memory.txt. What a VM that dies has measured is in the table. Runs inside the build root;
---memory is for KERNEL=uml.
+--memory and --open are for KERNEL=uml.
 """
 
 import argparse
@@ -26,6 +26,8 @@ def figures(name, options):
     if options.memory:
         succeeded, said = boot("pair", [GUEST, "memory"], "--client", module, "--server", module, "--memory", "4G",
                                "--peer-memory", "6G", *common)
+    elif options.open:
+        succeeded, said = boot("single", [GUEST, "open", options.device], "--module", module, "--memory", "3G", *common)
     else:
         command = [GUEST, "cost", options.device, *(curve for curve in CURVES if options.only in curve)]
         succeeded, said = boot("single", command, "--module", module, "--accel", "count", "--smp", "1", "--memory", options.size, *common)
@@ -55,15 +57,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=KINDS, default="rxe")
     parser.add_argument("--memory", action="store_true", help="a server's memory, in a pair, instead of instructions")
+    parser.add_argument("--open", action="store_true", help="memory of an open connection of the device, without queue pairs")
     parser.add_argument("--only", default="", help=f"curves with this in their name: {', '.join(CURVES)}")
     parser.add_argument("--size", default="6G", help="the memory of the VM that counts instructions")
     parser.add_argument("--limit", type=int, default=3600, help="seconds until a VM is killed")
     options = parser.parse_args()
-    results = {name: figures(name, options) for name in MODULES}
+    results = {name: figures(name, options) for name in MODULES if name == "ours" or not options.open}
     if not any(results.values()):
         sys.exit("growth: nothing was measured")
-    text = "\n".join(table(results, "" if options.memory else ", thousands of instructions for an operation"))
-    write(OUT, "growth-memory.txt" if options.memory else "growth.txt", text + "\n")
+    of_memory = options.memory or options.open
+    text = "\n".join(table(results, "" if of_memory else ", thousands of instructions for an operation"))
+    write(OUT, "growth-memory.txt" if of_memory else "growth.txt", text + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 growth_guest.py cost CURVE...  on a machine that is client and server at once, and counts a nanosecond for each instruction: how many
     instructions an operation takes, by calls in flight, payload, connections of the client, and connections of the server.
+growth_guest.py open DEVICE    the memory of a connection of a device that is open and idle, without its queue pair. Both ends are here.
 growth_guest.py memory         on the client of a pair: the server's memory, by its connections, and how long the device takes to go.
 
 The server's other connections are those of the crafted peer, which has read once over each. While an operation is measured its process is
@@ -27,9 +28,11 @@ from bench_guest import ADDRESS, set_up
 from rig import SRC, fail, make_file, mount, on_server, run
 from workloads import MOUNT, WORKLOADS, fio, loop
 
-PEER = SRC / f"build/cargo/{platform.machine()}-unknown-linux-gnu/release/peer"
+PROGRAMS = SRC / f"build/cargo/{platform.machine()}-unknown-linux-gnu/release"
+PEER, USER = PROGRAMS / "peer", PROGRAMS / "user"
 WATCH = SRC / "selftests/hostile/watch.py"
 OF_SERVER = (0, 1, 128, 512, 1024, 2000)
+OF_DEVICE = (256, 1024)
 OF_CLIENT = (1, 2, 4, 8, 16, 32, 64)
 IN_FLIGHT = (1, 4, 16, 64, 128, 256, 1024)
 PAYLOADS = (4, 16, 64, 256, 1024)
@@ -211,9 +214,38 @@ def growth_of_memory():
         tell(OTHERS, total, "removal of the device, seconds", time.monotonic() - start)
 
 
+def available():
+    """What this machine has left, in KiB."""
+    return json.loads(subprocess.run([WATCH, "memory"], check=True, stdout=subprocess.PIPE, text=True).stdout)["available"]
+
+
+def open_connections(device):
+    run("modprobe", "dummy")
+    run("ip", "link", "add", "wire", "up", "type", "dummy")
+    run("ip", "address", "add", f"{ADDRESS}/24", "dev", "wire")
+    run("rdma", "link", "add", "device", "type", device, "netdev", "wire")
+    environment = {**os.environ, "DEVICE": "device", "ADDRESS": ADDRESS}
+    with Crowd(ADDRESS):
+        # What is allocated once is there after the first time.
+        for ends in (OF_DEVICE[0], *OF_DEVICE):
+            program = subprocess.Popen([USER, "idle", str(ends // 2)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+            left = []
+            for _ in "made", "open":
+                if program.stdout.readline() != "\n":
+                    fail("there are no connections")
+                # Until what busy connections had is given back.
+                time.sleep(5)
+                left.append(available())
+                print(file=program.stdin, flush=True)
+            program.wait()
+            tell("open connections of the device", ends, "memory, KiB for each", (left[0] - left[1]) / ends)
+
+
 def main(what, *words):
     if what == "memory":
         growth_of_memory()
+    elif what == "open":
+        open_connections(*words)
     else:
         cost(words[0], words[1:] or COSTS)
 

@@ -12,6 +12,7 @@ use std::time::Instant;
 use crate::case::cases;
 use crate::case::expect;
 use crate::case::Outcome;
+use crate::connection::connect;
 use crate::connection::pair;
 use crate::connection::Device;
 use crate::entry;
@@ -27,6 +28,7 @@ use crate::regions::works;
 use crate::verbs::open_file;
 use crate::verbs::Context;
 use crate::verbs::Cq;
+use crate::verbs::Qp;
 use crate::verbs::LOCAL_WRITE;
 
 cases![calls_end_with_enomem, regions_are_registered];
@@ -117,6 +119,30 @@ pub fn connections(device: &Device) -> Outcome {
         println!("{}", pairs.len() * 2 * OCTETS);
     };
     eprintln!("{reason}");
+    Ok(())
+}
+
+/// Makes so many pairs of queue pairs, and connects them at the next line of input. Says when either
+/// is done, and keeps them until there is more.
+pub fn idle(device: &Device, count: usize) -> Outcome {
+    let next = || {
+        println!();
+        std::io::stdin()
+            .read_line(&mut String::new())
+            .map_err(|error| format!("no input: {error}"))
+    };
+    let context = Context::open(&device.name)?;
+    let made: Result<Vec<_>, String> = (0..count)
+        .map(|_| Ok((Qp::new(&context, 1)?, Qp::new(&context, 1)?)))
+        .collect();
+    let made = made?;
+    next()?;
+    let ends: Result<Vec<_>, String> = made
+        .into_iter()
+        .map(|(active, passive)| connect(device, active, passive))
+        .collect();
+    let _ends = ends?;
+    next()?;
     Ok(())
 }
 

@@ -96,6 +96,11 @@ fn main() -> ExitCode {
         ["rings", "connection"] => device().and_then(|device| limits::connections(&device)),
         ["rings", kind] => device().and_then(|device| limits::rings(&device, kind)),
         ["objects"] => device().and_then(|device| limits::objects(&device, kernel::EAGAIN)),
+        // What measures memory runs.
+        ["idle", count] => {
+            let count = count.parse().map_err(|_| "no number".to_string());
+            device().and_then(|device| limits::idle(&device, count?))
+        }
         // Without one.
         ["all-objects"] => device().and_then(|device| limits::objects(&device, kernel::ENOMEM)),
         _ => Err("usage: user list|run NAME".into()),
