@@ -5,9 +5,10 @@
 //! `peer list` prints the names of all cases, `peer list server` and `peer list client` of those
 //! against the kernel's server or client. `peer run NAME` runs one: exit status 0 if the kernel did
 //! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long, and
-//! `peer payload BYTES CALLS` measures long calls. In the environment, `SERVER_ADDR` is the address of the kernel's server, `CLIENT_ADDR` the address of
-//! this machine that the kernel's client mounts, and `PEER_ADDR` the one that crafted clients
-//! connect from, if they are to have one of their own.
+//! `peer payload BYTES CALLS` measures long calls, `peer cost` the device. In the environment,
+//! `SERVER_ADDR` is the address of the kernel's server, `CLIENT_ADDR` the address of this machine that
+//! the kernel's client mounts, and `PEER_ADDR` the one that crafted clients connect from, if they are to
+//! have one of their own.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -21,6 +22,7 @@ mod attacks;
 mod case;
 mod client;
 mod client_cases;
+mod cost;
 #[path = "../../../rust/proto/tests/common/golden.rs"]
 #[allow(dead_code)] // The host tests use all of it.
 mod golden;
@@ -107,9 +109,10 @@ fn main() -> ExitCode {
         ["run", name] => finish(run(name)),
         ["attack", name, connections, seconds] => finish(attack(name, connections, seconds)),
         ["payload", bytes, calls] => finish(payload(bytes, calls)),
+        ["cost"] => finish(server_address().and_then(cost::run)),
         _ => {
             let attacks = attacks::names().join("|");
-            eprintln!("usage: peer list [client|server] | peer run NAME | peer attack {attacks} CONNECTIONS SECONDS | peer payload BYTES CALLS");
+            eprintln!("usage: peer list [client|server] | peer run NAME | peer attack {attacks} CONNECTIONS SECONDS | peer payload BYTES CALLS | peer cost");
             ExitCode::from(2)
         }
     }

@@ -75,10 +75,10 @@ struct ibv_context *peer_context(struct rdma_cm_id *id)
 	return id->verbs;
 }
 
-int peer_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
-		   struct ibv_cq *cq, __u32 sends, __u32 receives)
+static struct ibv_qp_init_attr qp_attr(struct ibv_cq *cq, __u32 sends,
+				       __u32 receives)
 {
-	struct ibv_qp_init_attr attr = {
+	return (struct ibv_qp_init_attr){
 		.send_cq = cq,
 		.recv_cq = cq,
 		.cap = {
@@ -90,8 +90,23 @@ int peer_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
+}
+
+int peer_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
+		   struct ibv_cq *cq, __u32 sends, __u32 receives)
+{
+	struct ibv_qp_init_attr attr = qp_attr(cq, sends, receives);
 
 	return rdma_create_qp(id, pd, &attr) ? -errno : 0;
+}
+
+/* A queue pair of no connection. */
+struct ibv_qp *peer_lone_qp(struct ibv_pd *pd, struct ibv_cq *cq, __u32 sends,
+			    __u32 receives)
+{
+	struct ibv_qp_init_attr attr = qp_attr(cq, sends, receives);
+
+	return ibv_create_qp(pd, &attr);
 }
 
 /* Connects (active) or accepts. `depth` is how many RDMA Reads both ends may have under way. */
@@ -194,6 +209,35 @@ int peer_poll(struct ibv_cq *cq, struct peer_completion *out)
 	out->invalidates = !!(wc.wc_flags & (IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK));
 	out->key = out->invalidates ? wc.invalidated_rkey : 0;
 	return 1;
+}
+
+/* As peer_poll, but sleeps until there is a completion. */
+int peer_wait(struct ibv_cq *cq, struct ibv_comp_channel *events,
+	      int timeout_ms, struct peer_completion *out)
+{
+	struct pollfd pollfd = { .fd = events->fd, .events = POLLIN };
+	struct ibv_cq *told;
+	void *cookie;
+	int ret;
+
+	for (;;) {
+		ret = peer_poll(cq, out);
+		if (ret)
+			return ret;
+		ret = ibv_req_notify_cq(cq, 0);
+		if (ret)
+			return -ret;
+		/* One that came before has no event. */
+		ret = peer_poll(cq, out);
+		if (ret)
+			return ret;
+		ret = poll(&pollfd, 1, timeout_ms);
+		if (ret <= 0)
+			return ret < 0 ? -errno : -ETIMEDOUT;
+		if (ibv_get_cq_event(events, &told, &cookie))
+			return -errno;
+		ibv_ack_cq_events(told, 1);
+	}
 }
 
 struct ibv_mr *peer_register(struct ibv_pd *pd, void *memory, __u64 length,

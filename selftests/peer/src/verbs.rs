@@ -3,11 +3,13 @@
 //! Connections, messages and registered memory, over librdmacm and libibverbs.
 //!
 //! Nothing here depends on what is sent. A connection has one completion queue and is used by one
-//! thread; each wait has a timeout. All unsafe code is here and in `kernel_client.rs`, which mounts.
+//! thread; each wait has a timeout. A pair is a connection whose ends are both used by one thread, and
+//! sleep until a request is complete: what is measured. All unsafe code is here and in `kernel_client.rs`, which mounts.
 
 mod connection;
 mod ffi;
 mod memory;
+mod pair;
 mod resources;
 
 pub use connection::own_address;
@@ -19,6 +21,9 @@ pub use connection::Verb;
 pub use memory::Access;
 pub use memory::Region;
 pub use memory::Window;
+pub use pair::LoneQp;
+pub use pair::Pair;
+pub use pair::Shared;
 
 use std::fs;
 use std::net::UdpSocket;

@@ -40,7 +40,7 @@ pub enum Verb {
 
 impl Verb {
     /// `enum ibv_wr_opcode`.
-    fn opcode(self) -> u32 {
+    pub(super) fn opcode(self) -> u32 {
         match self {
             Self::Write => 0,
             Self::WriteWithImmediate(_) => 1,
@@ -162,15 +162,7 @@ impl Connection {
             // SAFETY: The id is live.
             check(unsafe { peer_ask_ack_timeout(id.raw(), timeout) })?;
         }
-        let to = SockAddr::new(address);
-        let from = own_address().map(|own| SockAddr::new(SocketAddrV4::new(own, 0)));
-        let from = from.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: The id is live, and the addresses are read before the call returns.
-        check(unsafe { rdma_resolve_addr(id.raw(), from, &to, 5000) })?;
-        channel.expect(event::ADDR_RESOLVED)?;
-        // SAFETY: The id is live.
-        check(unsafe { rdma_resolve_route(id.raw(), 5000) })?;
-        channel.expect(event::ROUTE_RESOLVED)?;
+        resolve(&id, &channel, address)?;
         let mut connection = Self::prepare(id, channel, options, Vec::new())?;
         connection.establish(true)?;
         Ok(connection)
@@ -509,6 +501,20 @@ impl Connection {
     }
 }
 
+/// Finds the device and the route by which an id reaches `address`.
+pub(super) fn resolve(id: &Id, channel: &Channel, address: SocketAddrV4) -> Result<()> {
+    let to = SockAddr::new(address);
+    let from = own_address().map(|own| SockAddr::new(SocketAddrV4::new(own, 0)));
+    let from = from.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: The id is live, and the addresses are read before the call returns.
+    check(unsafe { rdma_resolve_addr(id.raw(), from, &to, 5000) })?;
+    channel.expect(event::ADDR_RESOLVED)?;
+    // SAFETY: The id is live.
+    check(unsafe { rdma_resolve_route(id.raw(), 5000) })?;
+    channel.expect(event::ROUTE_RESOLVED)?;
+    Ok(())
+}
+
 /// The time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_micros(300);
 
@@ -542,8 +548,8 @@ impl Listener {
         Ok(Self { _id: id, channel })
     }
 
-    /// Accepts the next connection, if one comes in time.
-    pub fn accept(&self, options: &Options, timeout: Duration) -> Result<Option<Connection>> {
+    /// Takes the next request, if one comes in time: its id, and the CM private data of the other end.
+    pub(super) fn request(&self, timeout: Duration) -> Result<Option<(Id, Channel, Vec<u8>)>> {
         let Some(request) = self.channel.next(timeout)? else {
             return Ok(None);
         };
@@ -558,6 +564,14 @@ impl Listener {
         // SAFETY: Both are live, and the request's event is acknowledged.
         check(unsafe { rdma_migrate_id(id.raw(), channel.0.as_ptr()) })?;
         let private = request.private_data[..request.private_len as usize].to_vec();
+        Ok(Some((id, channel, private)))
+    }
+
+    /// Accepts the next connection, if one comes in time.
+    pub fn accept(&self, options: &Options, timeout: Duration) -> Result<Option<Connection>> {
+        let Some((id, channel, private)) = self.request(timeout)? else {
+            return Ok(None);
+        };
         let mut connection = Connection::prepare(id, channel, options, private)?;
         connection.establish(false)?;
         Ok(Some(connection))

@@ -18,7 +18,17 @@ macro_rules! opaque {
     )* };
 }
 
-opaque!(RawChannel, RawId, RawContext, RawPd, RawCq, RawMr, RawMw);
+opaque!(
+    RawChannel,
+    RawId,
+    RawContext,
+    RawPd,
+    RawCq,
+    RawCqEvents,
+    RawQp,
+    RawMr,
+    RawMw
+);
 
 /// An event of the connection manager: `struct peer_event` of verbs.c.
 #[repr(C)]
@@ -102,10 +112,13 @@ extern "C" {
         context: *mut RawContext,
         entries: c_int,
         cookie: *mut c_void,
-        channel: *mut c_void,
+        events: *mut RawCqEvents,
         vector: c_int,
     ) -> *mut RawCq;
     pub(super) fn ibv_destroy_cq(cq: *mut RawCq) -> c_int;
+    pub(super) fn ibv_create_comp_channel(context: *mut RawContext) -> *mut RawCqEvents;
+    pub(super) fn ibv_destroy_comp_channel(events: *mut RawCqEvents) -> c_int;
+    pub(super) fn ibv_destroy_qp(qp: *mut RawQp) -> c_int;
     pub(super) fn ibv_dereg_mr(mr: *mut RawMr) -> c_int;
 
     pub(super) fn peer_event(channel: *mut RawChannel, timeout_ms: c_int, out: *mut Event)
@@ -137,6 +150,18 @@ extern "C" {
     ) -> c_int;
     pub(super) fn peer_post(id: *mut RawId, work: *const RawWork) -> c_int;
     pub(super) fn peer_poll(cq: *mut RawCq, out: *mut Completion) -> c_int;
+    pub(super) fn peer_wait(
+        cq: *mut RawCq,
+        events: *mut RawCqEvents,
+        timeout_ms: c_int,
+        out: *mut Completion,
+    ) -> c_int;
+    pub(super) fn peer_lone_qp(
+        pd: *mut RawPd,
+        cq: *mut RawCq,
+        sends: u32,
+        receives: u32,
+    ) -> *mut RawQp;
     pub(super) fn peer_register(
         pd: *mut RawPd,
         memory: *mut c_void,

@@ -105,3 +105,13 @@ impl Drop for Cq {
         unsafe { ibv_destroy_cq(self.0.as_ptr()) };
     }
 }
+
+/// Where events of a completion queue arrive.
+pub(super) struct CqEvents(pub(super) NonNull<RawCqEvents>);
+
+impl Drop for CqEvents {
+    fn drop(&mut self) {
+        // SAFETY: Its completion queue is gone: those that own it have it as a later field.
+        unsafe { ibv_destroy_comp_channel(self.0.as_ptr()) };
+    }
+}
