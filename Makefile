@@ -153,10 +153,11 @@ bench-time: ## the same in CPU time per operation of client and server, under Us
 	@KERNEL=uml scripts/build.sh module
 	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py $(bench_options)
 
-growth: ## how cost grows, beside the in-tree module: instructions by calls in flight, payload and connections; memory of a server's connections
-	@scripts/build.sh module && KERNEL=uml scripts/build.sh module
+growth: ## how cost grows, beside the in-tree module: instructions by calls in flight, payload and connections; memory of connections; objects of each software device
+	@scripts/build.sh module && KERNEL=uml scripts/build.sh module && nice scripts/enter selftests/iwarp/siw.sh
 	@scripts/enter nice scripts/programs.sh
 	@scripts/enter selftests/measure/growth.py --only '$(ONLY)'
+	@scripts/enter selftests/measure/growth.py --objects --only '$(ONLY)'
 	@KERNEL=uml scripts/enter selftests/measure/growth.py --memory
 
 # Under User-Mode Linux, whose times are those of real processors; KERNEL= without a name is the stock kernel, under QEMU.

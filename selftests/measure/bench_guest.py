@@ -24,6 +24,14 @@ ADDRESS = "10.0.0.1"
 SYSCTL = Path("/proc/sys/sunrpc")
 
 
+def add_wire():
+    """Makes the network device that this machine reaches itself by."""
+    run("ip", "link", "add", "wire", "mtu", "4500", "up", "type", "dummy")
+    run("ip", "address", "add", f"{ADDRESS}/24", "dev", "wire")
+    # What goes to an own address over TCP or SCTP passes through the loopback interface.
+    run("ip", "link", "set", "lo", "mtu", "4500")
+
+
 def set_up(inline, rdma, tcp):
     # Where and when it collapses pages has nothing to do with what is measured.
     Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("never")
@@ -31,10 +39,7 @@ def set_up(inline, rdma, tcp):
     if inline:
         for name in "rdma_max_inline_read", "rdma_max_inline_write", "svc_rdma/max_req_size":
             (SYSCTL / name).write_text(str(inline))
-    run("ip", "link", "add", "wire", "mtu", "4500", "up", "type", "dummy")
-    run("ip", "address", "add", f"{ADDRESS}/24", "dev", "wire")
-    # What goes to an own address over TCP or SCTP passes through the loopback interface.
-    run("ip", "link", "set", "lo", "mtu", "4500")
+    add_wire()
     if not tcp:
         run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
     run(str(SRC / "scripts/vm/nfs-server"), "start")

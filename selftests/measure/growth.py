@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """How cost grows, of our module and of the kernel's own: instructions for an operation, by calls in flight, payload and connections; with
---memory a server's memory, by its connections, and with --open that of the device alone. Boots a VM, or a pair, for each module (growth_guest.py runs there), prints a table, and
-writes it to build/bench/growth.txt or growth-memory.txt. What a VM that dies has measured is in the table. Runs inside the build root;
---memory and --open are for KERNEL=uml.
+--memory a server's memory, by its connections; with --open that of a device's connections; with --objects what operations and objects cost
+on each software device, by the number of objects. Boots a VM, or a pair, for each module or device (growth_guest.py or objects_guest.py
+runs there), prints a table, and writes it to build/bench/growth.txt, growth-memory.txt, growth-open.txt or growth-objects.txt. What a VM
+that dies has measured is in the table. Runs inside the build root; --memory and --open are for KERNEL=uml.
 """
 
 import argparse
@@ -18,19 +19,25 @@ OUT = SRC / "build/bench"
 MODULES = {"ours": "rust", "in-tree": "c"}
 GUEST = "selftests/measure/growth_guest.py"
 CURVES = ("in-flight", "payload", "long-payload", "client", "server")
+OBJECTS = "selftests/measure/objects_guest.py"
+DEVICES = ("iwarp-tcp", "iwarp-sctp", "siw", "rxe")
+CURVES_OF_OBJECTS = ("qp", "cq", "mr", "connection", "octets", "process-ends", "waits", "device-goes")
+THOUSANDS = ", thousands of instructions for an operation"
 
 
-def figures(name, options):
-    """Returns what a machine with this module measured: a value for each curve, measure and point."""
-    module, common = MODULES[name], ("--rdma", options.device, "--limit", str(options.limit))
+def figures(name, options, curves):
+    """Returns what a machine with this module or device measured: a value for each curve, measure and point."""
+    module, device = ("rust", name) if options.objects else (MODULES[name], options.device)
+    common = "--rdma", device, "--limit", str(options.limit)
     if options.memory:
         succeeded, said = boot("pair", [GUEST, "memory"], "--client", module, "--server", module, "--memory", "4G",
                                "--peer-memory", "6G", *common)
     elif options.open:
         succeeded, said = boot("single", [GUEST, "open", options.device], "--module", module, "--memory", "3G", *common)
     else:
-        command = [GUEST, "cost", options.device, *(curve for curve in CURVES if options.only in curve)]
-        succeeded, said = boot("single", command, "--module", module, "--accel", "count", "--smp", "1", "--memory", options.size, *common)
+        guest = [OBJECTS] if options.objects else [GUEST, "cost"]
+        succeeded, said = boot("single", [*guest, device, *curves], "--module", module, "--accel", "count", "--smp", "1",
+                               "--memory", options.size, *common)
     if not succeeded:
         print(f"growth: the VM of {name} has not come to its end: {said[-500:]}", file=sys.stderr, flush=True)
     lines = (line.split("\t")[1:] for line in said.splitlines() if line.startswith("growth\t"))
@@ -58,16 +65,23 @@ def main():
     parser.add_argument("--device", choices=KINDS, default="rxe")
     parser.add_argument("--memory", action="store_true", help="a server's memory, in a pair, instead of instructions")
     parser.add_argument("--open", action="store_true", help="memory of an open connection of the device, without queue pairs")
-    parser.add_argument("--only", default="", help=f"curves with this in their name: {', '.join(CURVES)}")
+    parser.add_argument("--objects", action="store_true", help="operations and objects of each software device, instead of NFS")
+    parser.add_argument("--devices", nargs="+", choices=DEVICES, default=DEVICES, help="those of --objects")
+    parser.add_argument("--only", default="", help=f"curves with this in their name: {', '.join(CURVES)}, and with --objects "
+                        f"{', '.join(CURVES_OF_OBJECTS)}")
     parser.add_argument("--size", default="6G", help="the memory of the VM that counts instructions")
     parser.add_argument("--limit", type=int, default=3600, help="seconds until a VM is killed")
     options = parser.parse_args()
-    results = {name: figures(name, options) for name in MODULES if name == "ours" or not options.open}
+    curves = [curve for curve in (CURVES_OF_OBJECTS if options.objects else CURVES) if options.only in curve]
+    if not curves and not options.memory and not options.open:
+        return
+    names = options.devices if options.objects else ["ours"] if options.open else MODULES
+    results = {name: figures(name, options, curves) for name in names}
     if not any(results.values()):
         sys.exit("growth: nothing was measured")
-    of_memory = options.memory or options.open
-    text = "\n".join(table(results, "" if of_memory else ", thousands of instructions for an operation"))
-    write(OUT, "growth-memory.txt" if of_memory else "growth.txt", text + "\n")
+    kind = "-objects" if options.objects else "-memory" if options.memory else "-open" if options.open else ""
+    text = "\n".join(table(results, "" if kind else THOUSANDS))
+    write(OUT, f"growth{kind}.txt", text + "\n")
 
 
 if __name__ == "__main__":
