@@ -189,16 +189,23 @@ impl CompletionQueue {
     /// Reserves room for the requests of a queue, all of which may complete at once: when a
     /// connection ends. A consumer that shares a completion queue among many expects fewer
     /// (nvmet-rdma). As requests keep their [places](sources), no completion is ever lost, and what
-    /// many queue pairs share needs its room once. A process has the room that it asked for.
-    /// Sleeps.
+    /// many queue pairs share, a shared receive queue, needs its room once. A process has the room
+    /// that it asked for. Sleeps.
+    ///
+    /// The room grows in steps, as each of them copies what is there: a queue pair costs the same,
+    /// however many there are.
     pub(crate) fn reserve(
         &self,
         polled: &Arc<Polled>,
         requests: usize,
+        is_shared: bool,
     ) -> Result<Option<SourceId>> {
         let mut reserved = self.reserved.lock();
         let Some((known, room, queues, has_room)) = self.with_ring(|ring| {
-            let known = ring.sources.share(polled);
+            let known = match is_shared {
+                true => ring.sources.share(polled),
+                false => None,
+            };
             let (queues, has_room) = (ring.sources.len(), ring.sources.has_room());
             (known, ring.room(), queues, has_room)
         }) else {
@@ -210,7 +217,7 @@ impl CompletionQueue {
         let all = reserved.checked_add(requests).ok_or(EINVAL)?;
         // What was there before is freed without the lock.
         if all > room {
-            let entries = CqRing::slots(all)?;
+            let entries = CqRing::slots(all.max(room.saturating_add(room / 2)))?;
             drop(self.with_ring(|ring| ring.grow(entries)));
         }
         if !has_room {
@@ -225,6 +232,12 @@ impl CompletionQueue {
         let id = self.with_ring(|ring| ring.sources.insert(source)).flatten();
         *reserved = all;
         Ok(Some(id.ok_or(ENOMEM)?))
+    }
+
+    /// Returns how many completions there is room for.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn room(&self) -> usize {
+        self.with_ring(|ring| ring.room()).unwrap_or(0)
     }
 
     /// Releases the room for the requests of a queue, of which a queue pair has none any more.

@@ -142,18 +142,20 @@ unsafe impl Sync for Queues {}
 struct CqReservation([(Arc<CompletionQueue>, Option<SourceId>); 2]);
 
 impl CqReservation {
-    /// Reserves the entries for queues with that many places. Sleeps.
+    /// Reserves the entries for queues with that many places, of which that of Receives may be one
+    /// of many queue pairs. Sleeps.
     fn reserve(
         send_cq: Arc<CompletionQueue>,
         (sends, send_places): (&Arc<Polled>, usize),
         receive_cq: Arc<CompletionQueue>,
         (receives, receive_places): (&Arc<Polled>, usize),
+        is_shared: bool,
     ) -> Result<Self> {
-        let send = send_cq.reserve(sends, send_places)?;
+        let send = send_cq.reserve(sends, send_places, false)?;
         let mut reservation = Self([(send_cq, send), (receive_cq, None)]);
         let [_, (receive_cq, receive)] = &mut reservation.0;
         // If it fails, the drop gives back the other.
-        *receive = receive_cq.reserve(receives, receive_places)?;
+        *receive = receive_cq.reserve(receives, receive_places, is_shared)?;
         Ok(reservation)
     }
 
@@ -201,6 +203,7 @@ impl Queues {
             (send.polled(), queue_sizes.sends),
             receive_cq.clone(),
             (&receives, receive_places),
+            shared.is_some(),
         )?;
         let overruns_before = [send_cq.overruns(), receive_cq.overruns()];
         Arc::pin_init(

@@ -93,6 +93,10 @@ pub const TESTS: &[(&str, Test)] = &[
         shared_receives_have_their_room_once,
     ),
     (
+        "a completion queue that thousands of queue pairs share grows a few times",
+        completion_queue_grows_in_steps,
+    ),
+    (
         "what is left of a queue pair takes no room of a completion queue",
         forgotten_completions_take_no_room,
     ),
@@ -311,8 +315,8 @@ fn completion_queue_grows() -> Result<bool> {
     for id in 3..6 {
         cq.push(entry(QP, id), false);
     }
-    cq.reserve(&Polled::new(GFP_KERNEL)?, 3)?;
-    cq.reserve(&Polled::new(GFP_KERNEL)?, 7)?;
+    cq.reserve(&Polled::new(GFP_KERNEL)?, 3, false)?;
+    cq.reserve(&Polled::new(GFP_KERNEL)?, 7, false)?;
     for id in 6..12 {
         cq.push(entry(QP, id), false);
     }
@@ -320,12 +324,35 @@ fn completion_queue_grows() -> Result<bool> {
     Ok(before && all && cq.pop().is_none())
 }
 
+fn completion_queue_grows_in_steps() -> Result<bool> {
+    const QUEUES: usize = 1000;
+    let cq = CompletionQueue::new(NonNull::dangling(), 1)?;
+    let (mut steps, mut ids) = (0, KVVec::with_capacity(QUEUES, GFP_KERNEL)?);
+    for _ in 0..QUEUES {
+        let before = cq.room();
+        let id = cq.reserve(&Polled::new(GFP_KERNEL)?, 4, false)?;
+        ids.push(id.ok_or(EINVAL)?, GFP_KERNEL)?;
+        steps += usize::from(cq.room() != before);
+    }
+    let room = cq.room();
+    // Those that go leave their places to others.
+    let gone = || ids.iter().step_by(2);
+    gone().for_each(|id| cq.release(*id));
+    for _ in gone() {
+        let id = cq.reserve(&Polled::new(GFP_KERNEL)?, 4, false)?;
+        if !gone().any(|gone| id == Some(*gone)) {
+            return Ok(false);
+        }
+    }
+    Ok(steps < 30 && room >= 4 * QUEUES && room == cq.room())
+}
+
 fn shared_receives_have_their_room_once() -> Result<bool> {
     let cq = CompletionQueue::new(NonNull::dangling(), 1)?;
     cq.detach();
     let (shared, other) = (Polled::new(GFP_KERNEL)?, Polled::new(GFP_KERNEL)?);
-    let first = cq.reserve(&shared, 8)?;
-    let second = cq.reserve(&shared, 8)?;
+    let first = cq.reserve(&shared, 8, true)?;
+    let second = cq.reserve(&shared, 8, true)?;
     let mut good = first.is_some() && first == second;
     // How many more there is room for.
     let fill = |source| -> Result<u64> {
@@ -345,13 +372,13 @@ fn shared_receives_have_their_room_once() -> Result<bool> {
     good &= fill(first)? == 8;
     // The one queue pair goes, and the other one keeps the room.
     cq.release(first.ok_or(EINVAL)?);
-    let third = cq.reserve(&other, 4)?;
+    let third = cq.reserve(&other, 4, true)?;
     good &= third.is_some() && third != first && fill(third)? == 4;
     while cq.pop().is_some() {}
     // Each has what is its own.
     good &= shared.count() == 8 && other.count() == 4;
     cq.release(second.ok_or(EINVAL)?);
-    Ok(good && cq.reserve(&Polled::new(GFP_KERNEL)?, 8)? == first && fill(first)? == 12)
+    Ok(good && cq.reserve(&Polled::new(GFP_KERNEL)?, 8, false)? == first && fill(first)? == 12)
 }
 
 fn forgotten_completions_take_no_room() -> Result<bool> {

@@ -51,77 +51,121 @@ pub(super) struct Source {
     pub(super) users: usize,
 }
 
-/// The queues of a completion queue.
-pub(super) struct Sources(KVVec<Option<Source>>);
+/// A place for a queue.
+enum Slot {
+    // With the next free place.
+    Free(usize),
+    Used(Source),
+}
+
+impl Slot {
+    fn used(&self) -> Option<&Source> {
+        match self {
+            Self::Used(source) => Some(source),
+            Self::Free(_) => None,
+        }
+    }
+
+    fn used_mut(&mut self) -> Option<&mut Source> {
+        match self {
+            Self::Used(source) => Some(source),
+            Self::Free(_) => None,
+        }
+    }
+}
+
+/// The queues of a completion queue. Thousands of queue pairs may share one.
+pub(super) struct Sources {
+    slots: KVVec<Slot>,
+    // INVARIANT: The first free place, from which the others follow. The last one has the number of
+    // places behind it, which is here if none is free.
+    free: usize,
+}
 
 impl Sources {
     pub(super) fn new() -> Self {
-        Self(KVVec::new())
+        Self {
+            slots: KVVec::new(),
+            free: 0,
+        }
     }
 
     /// Allocates room for more queues than these have. Sleeps.
     pub(super) fn with_room(len: usize) -> Result<Self> {
-        let mut list = KVVec::with_capacity(len, GFP_KERNEL)?;
-        for _ in 0..len {
-            list.push(None, GFP_KERNEL)?;
+        let mut slots = KVVec::with_capacity(len, GFP_KERNEL)?;
+        for at in 0..len {
+            slots.push(Slot::Free(at + 1), GFP_KERNEL)?;
         }
-        Ok(Self(list))
+        // INVARIANT: Each place has the one behind it.
+        Ok(Self { slots, free: 0 })
     }
 
     /// Returns for how many queues there is room.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.slots.len()
     }
 
     /// Returns whether there is room for one more.
     pub(super) fn has_room(&self) -> bool {
-        self.0.iter().any(Option::is_none)
+        self.free < self.slots.len()
     }
 
     /// Moves to other room, if that is more. Returns what is not needed.
     pub(super) fn grow(&mut self, mut more: Self) -> Self {
-        if more.0.len() > self.0.len() {
-            for (to, from) in more.0.iter_mut().zip(self.0.iter_mut()) {
-                *to = from.take();
+        if more.slots.len() > self.slots.len() {
+            for (to, from) in more.slots.iter_mut().zip(self.slots.iter_mut()) {
+                core::mem::swap(to, from);
             }
+            // INVARIANT: What stood for no free place is now the first of the new ones, from which
+            // the others follow.
+            more.free = self.free;
             core::mem::swap(self, &mut more);
         }
         more
     }
 
-    /// Counts one more queue pair that uses a queue, if the queue is there.
+    /// Counts one more queue pair that uses a shared receive queue, if that is there. Few are.
     pub(super) fn share(&mut self, polled: &Arc<Polled>) -> Option<SourceId> {
         let known = |source: &Source| Arc::ptr_eq(&source.polled, polled);
-        let at = self
-            .0
-            .iter()
-            .position(|at| at.as_ref().is_some_and(known))?;
-        let source = self.0.get_mut(at)?.as_mut()?;
+        let mut slots = self.slots.iter();
+        let at = slots.position(|slot| slot.used().is_some_and(known))?;
+        let source = self.slots.get_mut(at)?.used_mut()?;
         source.users = source.users.checked_add(1)?;
         Some(SourceId(at))
     }
 
     /// Adds a queue, if there is room.
     pub(super) fn insert(&mut self, source: Source) -> Option<SourceId> {
-        let at = self.0.iter().position(Option::is_none)?;
-        *self.0.get_mut(at)? = Some(source);
+        let at = self.free;
+        let slot = self.slots.get_mut(at)?;
+        let Slot::Free(next) = *slot else {
+            return None;
+        };
+        *slot = Slot::Used(source);
+        self.free = next;
         Some(SourceId(at))
     }
 
     /// Counts one queue pair less. Returns the queue, if that was the last one.
     pub(super) fn release(&mut self, id: SourceId) -> Option<Source> {
-        let at = self.0.get_mut(id.0)?;
-        let source = at.as_mut()?;
+        let slot = self.slots.get_mut(id.0)?;
+        let source = slot.used_mut()?;
         source.users = source.users.saturating_sub(1);
-        match source.users {
-            0 => at.take(),
-            _ => None,
+        if source.users > 0 {
+            return None;
+        }
+        match core::mem::replace(slot, Slot::Free(self.free)) {
+            Slot::Used(source) => {
+                self.free = id.0;
+                Some(source)
+            }
+            Slot::Free(_) => None,
         }
     }
 
     /// Counts a completion of a queue that was polled, or that nobody will poll.
     pub(super) fn polled(&self, id: Option<SourceId>) {
-        let source = id.and_then(|id| self.0.get(id.0)?.as_ref());
+        let source = id.and_then(|id| self.slots.get(id.0)?.used());
         if let Some(source) = source {
             source.polled.add_one();
         }
