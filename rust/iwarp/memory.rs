@@ -27,13 +27,13 @@ use rdmap::{
 /// The regions of a device during a round of work.
 ///
 /// The one that was named last is kept, so the segments of a message do not look for it one by one,
-/// under a lock that all connections share.
+/// under a lock that other connections want, too.
 ///
-/// The order that this lock gave still holds. A region that is deregistered meanwhile loses its
-/// number before another one can get it ([`Region::has_index`](region::Region::has_index)), so the
-/// other one is found as soon as a peer can name it. And whoever deregisters a region invalidates
-/// it, under the lock that each access to it takes, so the kept region is used as one that a lookup
-/// just before would have returned.
+/// The order that this lock, which is always the same for a number, gave still holds. A region that
+/// is deregistered meanwhile loses its number before another one can get it
+/// ([`Region::has_index`](region::Region::has_index)), so the other one is found as soon as a peer
+/// can name it. And whoever deregisters a region invalidates it, under the lock that each access to
+/// it takes, so the kept region is used as one that a lookup just before would have returned.
 pub(crate) struct RoundRegions<'a> {
     table: &'a Regions,
     last: Cell<Option<Arc<region::Region>>>,

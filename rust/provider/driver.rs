@@ -114,8 +114,11 @@ pub struct Limits {
     pub max_cqe: u32,
 }
 
+/// The number of parts of the table of regions. Each message looks into it, on any processor.
+const REGION_PARTS: usize = 64;
+
 /// The regions of a device.
-pub type Regions = Table<Arc<Region>>;
+pub type Regions = Table<Arc<Region>, REGION_PARTS>;
 
 /// A driver of the devices of one link type.
 pub trait Driver: Send + Sync + Sized + 'static {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A table of entries by random numbers of 24 bits, which nobody can guess.
+//!
+//! A table that all connections of a device look into all the time has several parts, each with a
+//! lock and a cache line of its own. The number of an entry says which part has it, so processors
+//! that look for different entries seldom want the same lock.
 
 use ext::{
     lock::IrqLock,
@@ -14,8 +18,25 @@ use kernel::{
         RBTreeNodeReservation, //
     }, //
 };
+use pin_init::pin_init_array_from_fn;
 
-/// A table of `T`. Its numbers are never 0.
+/// A part of a table.
+#[pin_data]
+#[repr(align(64))]
+struct Part<T> {
+    #[pin]
+    entries: IrqLock<RBTree<u32, T>>,
+}
+
+impl<T> Part<T> {
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            entries <- new_irq_lock!(RBTree::new()),
+        })
+    }
+}
+
+/// A table of `T`, in that many parts, of which there is one at least. Its numbers are never 0.
 ///
 /// # Examples
 ///
@@ -31,20 +52,27 @@ use kernel::{
 /// # Ok::<(), Error>(())
 /// ```
 #[pin_data]
-pub struct Table<T> {
+pub struct Table<T, const PARTS: usize = 1> {
     #[pin]
-    entries: IrqLock<RBTree<u32, T>>,
+    parts: [Part<T>; PARTS],
 }
 
 /// The number of attempts before a table counts as full.
 const TRIES: usize = 64;
 
-impl<T> Table<T> {
+impl<T, const PARTS: usize> Table<T, PARTS> {
     /// Creates an empty table.
     pub fn new() -> impl PinInit<Self> {
+        const { assert!(PARTS > 0) };
         pin_init!(Self {
-            entries <- new_irq_lock!(RBTree::new()),
+            parts <- pin_init_array_from_fn(|_| Part::new()),
         })
+    }
+
+    /// Calls `f` with the entries of the part that a number belongs to, under its lock.
+    fn part<R>(&self, number: u32, f: impl FnOnce(&mut RBTree<u32, T>) -> R) -> Option<R> {
+        let at = usize::try_from(number).ok()? % PARTS;
+        Some(self.parts.get(at)?.entries.with(f))
     }
 
     /// Inserts the entry that `make` creates for its number. Sleeps. `ENOMEM` without memory,
@@ -60,7 +88,7 @@ impl<T> Table<T> {
         for _ in 0..TRIES {
             // SAFETY: The function has no preconditions.
             let number = unsafe { cbindings::get_random_u32() } & 0x00ff_ffff;
-            let inserted = self.entries.with(|entries| {
+            let inserted = self.part(number, |entries| {
                 if number == 0 || entries.get(&number).is_some() {
                     return false;
                 }
@@ -69,7 +97,7 @@ impl<T> Table<T> {
                 }
                 true
             });
-            if inserted {
+            if inserted == Some(true) {
                 return Ok(number);
             }
         }
@@ -79,22 +107,25 @@ impl<T> Table<T> {
     /// Calls `f` with an entry; under the lock, so `f` must not sleep. May be called in any
     /// context.
     pub fn with<R>(&self, number: u32, f: impl FnOnce(&T) -> R) -> Option<R> {
-        self.entries.with(|entries| entries.get(&number).map(f))
+        self.part(number, |entries| entries.get(&number).map(f))
+            .flatten()
     }
 
     /// Removes an entry.
     pub fn remove(&self, number: u32) -> Option<T> {
-        let node = self.entries.with(|entries| entries.remove_node(&number))?;
+        let node = self.part(number, |entries| entries.remove_node(&number));
         // Freed outside the lock.
-        Some(node.to_key_value().1)
+        Some(node.flatten()?.to_key_value().1)
     }
 
     /// Removes any one entry.
     pub fn pop(&self) -> Option<T> {
-        let node = self.entries.with(|entries| {
+        let first = |entries: &mut RBTree<u32, T>| {
             let number = entries.keys().next().copied()?;
             entries.remove_node(&number)
-        })?;
+        };
+        let mut parts = self.parts.iter();
+        let node = parts.find_map(|part| part.entries.with(first))?;
         Some(node.to_key_value().1)
     }
 }
