@@ -21,12 +21,12 @@ sys.dont_write_bytecode = True
 
 from bench_guest import ADDRESS, add_wire
 from growth_guest import PEER, WATCH, tell
-from rig import fail, run
+from rig import run
 
 DEVICE = "device"
 
 KINDS = {"qp": "queue pairs", "cq": "completion queues", "mr": "regions", "connection": "connections"}
-POINTS = (1, 100, 1000, 10000)
+POINTS = (1, 10, 100, 1000, 10000)
 CONNECTIONS = (1, 10, 100, 500)
 OCTETS = (1, 64, 4096, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 30)
 # What is there when a process or the device goes: so many objects of each kind, and connections.
@@ -37,9 +37,9 @@ OPERATIONS, OBJECTS = 50, 20
 SEEN = 500
 # The seconds that the end of a device may take. Some wait for its processes.
 PATIENCE = 100
-# What waits for grace periods.
-WAITS = ("synchronize_rcu", "synchronize_rcu_expedited", "synchronize_srcu", "synchronize_srcu_expedited", "rcu_barrier",
-         "synchronize_rcu_tasks", "srcu_barrier")
+# What waits for grace periods. The last one is what rcu_barrier() calls on each processor: that itself cannot be traced.
+WAITS = ("synchronize_rcu", "synchronize_rcu_expedited", "synchronize_rcu_tasks", "synchronize_srcu", "synchronize_srcu_expedited",
+         "srcu_barrier", "rcu_barrier_handler")
 
 
 def idle():
@@ -56,6 +56,10 @@ def memory():
 def add(kind):
     """Returns the command that adds the device."""
     return "rdma", "link", "add", DEVICE, "type", kind, "netdev", "wire"
+
+
+class Refused(Exception):
+    """The device does not do it."""
 
 
 class Peer:
@@ -75,9 +79,9 @@ class Peer:
                 return figures
             what, *numbers = line.split()
             if len(numbers) != 2:
-                fail(f"the peer says {line}")
+                raise Refused(line.strip())
             figures[what] = int(numbers[0]) / 1000
-        return fail("the peer has ended")
+        raise Refused("the peer has ended")
 
     def obey(self, line):
         self.process.stdin.write(f"{line}\n")
@@ -122,21 +126,26 @@ def octets():
 
 
 class Waits:
-    """Counts waits for grace periods, by bpftrace."""
+    """Finds waits for grace periods, by bpftrace, and prints where they were."""
 
     def __enter__(self):
         known = set(Path("/sys/kernel/tracing/available_filter_functions").read_text().split())
         probes = ",".join(f"kprobe:{name}" for name in WAITS if name in known)
-        self.tracer = subprocess.Popen(["bpftrace", "-q", "-e", f'{probes} {{ printf("%s %s %s\\n", probe, comm, kstack(8)); }} '
-                                        'BEGIN { printf("ready\\n"); }'], stdout=subprocess.PIPE, text=True)
-        if self.tracer.stdout.readline() != "ready\n":
-            fail("bpftrace does not trace")
+        self.found = Path("/tmp/waits")
+        self.tracer = subprocess.Popen(["bpftrace", "-q", "-B", "line", "-e", 'BEGIN { printf("ready\\n"); } '
+                                        f'{probes} /comm != "bpftrace"/ {{ printf("wait of %s: %s%s\\n", comm, probe, kstack(12)); }}'],
+                                       stdout=self.found.open("w"))
+        while "ready" not in self.found.read_text():
+            time.sleep(1)
         return self
 
     def __exit__(self, *_):
+        # What it traced is on its way, and what its own end waits for is no matter.
+        time.sleep(2)
+        said = self.found.read_text()
         self.tracer.terminate()
-        said = self.tracer.communicate()[0]
-        self.count = said.count("kprobe:")
+        self.tracer.wait()
+        self.count = said.count("wait of")
         print(said, file=sys.stderr, flush=True)
 
 
@@ -184,11 +193,12 @@ def end_of_device(kind):
 def waits(kind):
     """What waits for grace periods: a process with so many connections ends, and the device goes."""
     for connections in 50, 500:
-        with Peer() as peer:
-            peer.obey(f"keep connection {connections}")
-            with Waits() as found:
-                peer.end()
-        tell("waits for grace periods, of queue pairs", 2 * connections, "end of their process", found.count)
+        for what, end in ("destroyed one by one", lambda: peer.obey("keep connection 0")), ("end of their process", lambda: peer.end()):
+            with Peer() as peer:
+                peer.obey(f"keep connection {connections}")
+                with Waits() as found:
+                    end()
+            tell("waits for grace periods, of queue pairs", 2 * connections, what, found.count)
         with Peer() as peer:
             peer.obey(f"keep connection {connections}")
             with Waits() as found:
@@ -214,7 +224,10 @@ def main(kind, *curves):
         "waits": lambda: waits(kind),
     }
     for curve in curves or known:
-        known[curve]()
+        try:
+            known[curve]()
+        except Refused as reason:
+            print(f"growth: {curve} of {kind} ends: {reason}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
