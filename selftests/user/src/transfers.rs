@@ -178,7 +178,7 @@ fn unsignalled_requests_are_sent(device: &Device) -> Outcome {
 fn doorbells_carry_out(device: &Device) -> Outcome {
     const ROUNDS: u64 = 200;
     let (mut client, mut server) = pair(device, 8)?;
-    let there = Arc::new(server.qp.context.buffer(PAGE, LOCAL_WRITE)?);
+    let there = Arc::new(server.qp.context.buffer(page_size(), LOCAL_WRITE)?);
     let mut taken = 0;
     for id in 0..ROUNDS {
         server.qp.receive_into(id, &there, 0, 64);
