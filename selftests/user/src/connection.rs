@@ -55,13 +55,15 @@ impl Listener {
         let id = cm.create().map_err(no("CREATE_ID"))?;
         // What others of this machine listen on is left out.
         let first = 20_000 + (std::process::id() % 20_000) as u16;
+        let mut last = 0;
         for _ in 0..100 {
             let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
-            if cm.listen(id, &device.ip, port).is_ok() {
-                return Ok(Self { cm, id, port });
+            match cm.listen(id, &device.ip, port) {
+                Ok(()) => return Ok(Self { cm, id, port }),
+                Err(errno) => last = errno,
             }
         }
-        Err("no port can be listened on".into())
+        Err(format!("no port can be listened on: errno {last}"))
     }
 
     /// Waits for a request, and returns its id.
