@@ -30,7 +30,8 @@
     unreachable_pub,
     unsafe_op_in_unsafe_fn
 )]
-// bindgen transmutes numbers in bit fields; rustc speaks of that from 1.88 on, and knows no such lint before.
+// bindgen transmutes numbers in bit fields. rustc speaks of that from 1.88 on; before, it knows no
+// such lint.
 #[cfg_attr(CONFIG_RUSTC_HAS_UNNECESSARY_TRANSMUTES, allow(unnecessary_transmutes))]
 mod generated {
     use kernel::bindings::{

@@ -57,7 +57,7 @@ impl<H: Context> ReadMrPool<H> {
 
     /// Deregisters the idle regions. Sleeps.
     pub(crate) fn free_idle(&self) {
-        let idle = core::mem::replace(&mut *self.idle.lock(), mr::Idle::new());
+        let idle = core::mem::take(&mut *self.idle.lock());
         drop(idle);
     }
 
