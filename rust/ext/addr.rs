@@ -274,10 +274,8 @@ impl Write for AddrText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len.saturating_add(text.len());
         // The last byte stays zero.
-        let room = self
-            .bytes
-            .get_mut(self.len..end)
-            .filter(|_| end < Self::SIZE);
+        let rest = self.bytes.get_mut(self.len..).filter(|_| end < Self::SIZE);
+        let room = rest.and_then(|rest| rest.get_mut(..text.len()));
         room.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
         self.len = end;
         Ok(())

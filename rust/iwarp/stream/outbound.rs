@@ -32,9 +32,9 @@ impl<'a> Gather<'a> {
 
     /// Returns the place of the next octets.
     fn next(&mut self, length: usize) -> Result<&mut [u8]> {
-        let end = self.at.saturating_add(length);
-        let place = self.to.get_mut(self.at..end).ok_or(EINVAL)?;
-        self.at = end;
+        let rest = self.to.get_mut(self.at..).ok_or(EINVAL)?;
+        let place = rest.get_mut(..length).ok_or(EINVAL)?;
+        self.at = self.at.saturating_add(length);
         Ok(place)
     }
 

@@ -162,10 +162,10 @@ impl Outbox {
     /// Adds octets that are no FPDU.
     pub(super) fn raw(&mut self, octets: &[u8]) -> Result {
         let filled = self.filled;
-        let end = filled.saturating_add(octets.len());
-        let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
+        let rest = self.space().get_mut(filled..).ok_or(EINVAL)?;
+        let room = rest.get_mut(..octets.len()).ok_or(EINVAL)?;
         room.copy_from_slice(octets);
-        self.filled = end;
+        self.filled = filled.saturating_add(octets.len());
         Ok(())
     }
 
