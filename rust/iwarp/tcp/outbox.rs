@@ -208,11 +208,10 @@ impl Outbox {
         let (to, rest) = rest.split_at_mut_checked(octets).ok_or(EINVAL)?;
         payload(to)?;
         rest.fill(0);
-        let covered = room.len().saturating_sub(frame::CRC_LEN);
-        let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
+        let (covered, field) = room.split_last_chunk_mut().ok_or(EINVAL)?;
         if crc {
             let sum = !SendBuf::from(&*covered).crc32c(!0);
-            field.copy_from_slice(&crc::octets(sum));
+            *field = crc::octets(sum);
         }
         Ok(())
     }
