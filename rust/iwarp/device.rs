@@ -5,6 +5,7 @@
 
 use crate::prelude::*;
 use crate::{
+    addr_changes::AddrChanges,
     closing::ClosingConns,
     connect::Connecting,
     listener,
@@ -28,6 +29,7 @@ pub(crate) struct Device<L: Llp> {
     shared: Arc<DeviceState>,
     // Connections that nobody has accepted or rejected.
     requests: Arc<listener::Requests<L>>,
+    addr_changes: AddrChanges,
     // Connections that are closing, without their queue pair.
     closing_conns: Arc<ClosingConns<L>>,
 }
@@ -50,6 +52,7 @@ impl<L: Llp> Driver for Device<L> {
         let device = Self {
             shared: DeviceState::new(regions)?,
             requests: Arc::pin_init(listener::Requests::new(), GFP_KERNEL)?,
+            addr_changes: AddrChanges::new()?,
             closing_conns: ClosingConns::new()?,
         };
         Ok(Arc::new(device, GFP_KERNEL)?)
@@ -107,7 +110,8 @@ impl<L: Llp> Driver for Device<L> {
         id: CmId,
     ) -> Result<listener::Listener<L>> {
         let (shared, requests) = (this.shared.clone(), this.requests.clone());
-        listener::Listener::new(shared, requests, netdev, address, backlog, id)
+        let changes = &this.addr_changes;
+        listener::Listener::new(shared, requests, changes, netdev, address, backlog, id)
     }
 
     fn remove(this: &Arc<Self>) {

@@ -12,25 +12,15 @@
 //! If somebody else has the port at an address, this listener does without that address until the
 //! port is free: rdma_cm gives up the whole listen, on all devices, if one of them fails.
 
-use crate::prelude::*;
-use core::{
-    net::{
-        IpAddr,
-        SocketAddrV6, //
-    },
-    sync::atomic::AtomicBool, //
+use crate::{
+    addr_changes::AddrWatch,
+    prelude::*, //
 };
-use provider::{
-    errno::eaddrinuse,
-    netdev::{
-        AddrNotifier,
-        OnAddrChange, //
-    }, //
+use core::net::{
+    IpAddr,
+    SocketAddrV6, //
 };
-use socket::{
-    Event,
-    Events, //
-};
+use provider::errno::eaddrinuse;
 
 /// The interval of polling for changes without an event, in milliseconds.
 const POLL_MS: u32 = 1_000;
@@ -62,19 +52,6 @@ pub(crate) trait ListenSocket: Send + Sync + Sized + Unpin {
     fn may_be_secondary(ip: IpAddr) -> bool;
 }
 
-/// A notification that addresses have changed.
-struct AddrChange {
-    changed: AtomicBool,
-    events: Arc<EventTarget>,
-}
-
-impl OnAddrChange for AddrChange {
-    fn changed(&self) {
-        self.changed.store(true, Ordering::SeqCst);
-        self.events.event(Event::StateChanged);
-    }
-}
-
 /// An address to listen at, and its interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BindAddr {
@@ -91,8 +68,7 @@ pub(crate) struct ListenSockets<S> {
     netdev: NetDevice,
     address: SocketAddr,
     backlog: u32,
-    events: Arc<EventTarget>,
-    notifier: AddrNotifier<AddrChange>,
+    watch: AddrWatch,
     // The time of the last check for changes without an event: somebody else has the port at an
     // address, or there are VLANs, which may get devices of their own.
     poll_since: Option<Instant<Monotonic>>,
@@ -101,26 +77,21 @@ pub(crate) struct ListenSockets<S> {
 }
 
 impl<S: ListenSocket> ListenSockets<S> {
-    /// Listens. A wildcard is for the addresses of `netdev` and the VLANs on it, of which there may
-    /// be none yet. Sleeps.
+    /// Listens, with the events of `watch`. A wildcard is for the addresses of `netdev` and the
+    /// VLANs on it, of which there may be none yet. Sleeps.
     pub(crate) fn new(
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        events: Arc<EventTarget>,
+        watch: AddrWatch,
     ) -> Result<Self> {
-        let changed = AddrChange {
-            changed: AtomicBool::new(false),
-            events: events.clone(),
-        };
         let mut this = Self {
             next_socket: 0,
             sockets: KVec::new(),
             netdev,
             address,
             backlog,
-            events,
-            notifier: AddrNotifier::new(changed)?,
+            watch,
             poll_since: None,
             logged: false,
         };
@@ -129,7 +100,7 @@ impl<S: ListenSocket> ListenSockets<S> {
     }
 
     fn add(&mut self, bind_addr: BindAddr) -> Result {
-        let (net, events) = (self.netdev.net()?, self.events.clone());
+        let (net, events) = (self.netdev.net()?, self.watch.events().clone());
         let socket = S::listen(
             &net,
             bind_addr.address,
@@ -241,18 +212,10 @@ impl<S: ListenSocket> ListenSockets<S> {
     ///
     /// An SCTP socket with several addresses reports the one that was bound last.
     pub(crate) fn accept(&mut self) -> Result<Option<(SocketAddr, S::Accepted)>> {
-        let changed = self
-            .notifier
-            .receiver()
-            .changed
-            .swap(false, Ordering::SeqCst);
-        if changed || self.is_poll_due() {
+        if self.watch.take() || self.is_poll_due() {
             match self.update() {
                 Err(error) if error == ENOMEM => {
-                    self.notifier
-                        .receiver()
-                        .changed
-                        .store(true, Ordering::SeqCst);
+                    self.watch.put_back();
                     return Err(error);
                 }
                 // It was logged, or is tried again.

@@ -16,6 +16,7 @@
 
 use crate::prelude::*;
 use crate::{
+    addr_changes::AddrChanges,
     connect::{
         note_established,
         ConnId, //
@@ -195,6 +196,7 @@ impl<L: Llp> Listener<L> {
     pub(crate) fn new(
         shared: Arc<DeviceState>,
         requests: Arc<Requests<L>>,
+        addr_changes: &AddrChanges,
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
@@ -218,7 +220,8 @@ impl<L: Llp> Listener<L> {
         )?;
         // From here on `drop` cleans up after a failure.
         let this = Self { acceptor };
-        let socket = L::listen(netdev, address, backlog, this.acceptor.events.clone())?;
+        let watch = addr_changes.watch(this.acceptor.events.clone())?;
+        let socket = L::listen(netdev, address, backlog, watch)?;
         if let Some(listening) = &mut *this.acceptor.listening.lock() {
             listening.socket = Some(socket);
         }

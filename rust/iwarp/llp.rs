@@ -7,7 +7,10 @@
 //! and [half-closed](HalfClosed) until the peer has received everything. One worker at a time owns
 //! it.
 
-use crate::prelude::*;
+use crate::{
+    addr_changes::AddrWatch,
+    prelude::*, //
+};
 use provider::borrowed::Piece;
 use rdmap::{
     cm::{
@@ -69,12 +72,13 @@ pub(crate) trait Llp: Send + Sync + Sized + 'static {
     /// A connection on which segments flow.
     type Established: EstablishedConn + Unpin;
 
-    /// Listens. A wildcard is for `netdev`, and for the VLANs on it that have no device. Sleeps.
+    /// Listens, and follows the addresses by `watch`, whose events are those of the sockets, too. A
+    /// wildcard is for `netdev`, and for the VLANs on it that have no device. Sleeps.
     fn listen(
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        events: Arc<EventTarget>,
+        watch: AddrWatch,
     ) -> Result<Self::Listener>;
 
     /// Accepts a connection of a peer. Sleeps, but does not wait for one.

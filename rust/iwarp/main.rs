@@ -36,6 +36,7 @@
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
 
+mod addr_changes;
 mod closing;
 mod connect;
 mod device;

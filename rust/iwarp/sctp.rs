@@ -12,6 +12,7 @@ mod startup;
 
 use crate::prelude::*;
 use crate::{
+    addr_changes::AddrWatch,
     device::counter_names,
     listen_sockets,
     sctp::{
@@ -62,11 +63,11 @@ impl Llp for Sctp {
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        events: Arc<EventTarget>,
+        watch: AddrWatch,
     ) -> Result<Self::Listener> {
         // SCTP aborts what its queue has no room for, where TCP lets the peer ask again. How many
         // are undecided is limited by what the consumer says, anyway.
-        listen_sockets::ListenSockets::new(netdev, address, backlog.max(MIN_BACKLOG), events)
+        listen_sockets::ListenSockets::new(netdev, address, backlog.max(MIN_BACKLOG), watch)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {

@@ -10,6 +10,7 @@ mod startup;
 
 use crate::prelude::*;
 use crate::{
+    addr_changes::AddrWatch,
     device::counter_names,
     listen_sockets,
     tcp::{
@@ -54,9 +55,9 @@ impl Llp for Tcp {
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        events: Arc<EventTarget>,
+        watch: AddrWatch,
     ) -> Result<Self::Listener> {
-        listen_sockets::ListenSockets::new(netdev, address, backlog, events)
+        listen_sockets::ListenSockets::new(netdev, address, backlog, watch)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {

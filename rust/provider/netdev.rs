@@ -306,8 +306,8 @@ struct NotifierBlocks<W> {
 ///     }
 /// }
 ///
-/// let notifier = AddrNotifier::new(Changed(AtomicFlag::new(false)))?;
-/// let changed = notifier.receiver().0.load(Relaxed);
+/// // It is told until this is dropped.
+/// let _notifier = AddrNotifier::new(Changed(AtomicFlag::new(false)))?;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct AddrNotifier<W: OnAddrChange> {
@@ -316,7 +316,7 @@ pub struct AddrNotifier<W: OnAddrChange> {
 
 // SAFETY: C has locks for its lists, and `W` may be sent.
 unsafe impl<W: OnAddrChange> Send for AddrNotifier<W> {}
-// SAFETY: `&AddrNotifier` gives access to a `&W`, which may be shared.
+// SAFETY: `&AddrNotifier` gives access to nothing, and C to a `&W`, which may be shared.
 unsafe impl<W: OnAddrChange> Sync for AddrNotifier<W> {}
 
 impl<W: OnAddrChange> AddrNotifier<W> {
@@ -354,13 +354,6 @@ impl<W: OnAddrChange> AddrNotifier<W> {
         }
         // INVARIANT: Both notifiers were just registered.
         Ok(Self { blocks })
-    }
-
-    /// Returns the receiver.
-    pub fn receiver(&self) -> &W {
-        // SAFETY: By the type invariants it is there as long as `self`; C changes the notifiers
-        // only.
-        unsafe { &(*self.blocks.as_ptr()).receiver }
     }
 }
 

@@ -111,6 +111,28 @@ impl<T, const PARTS: usize> Table<T, PARTS> {
             .flatten()
     }
 
+    /// Calls `f` with a copy of each entry, without the lock; of those that come or go meanwhile,
+    /// with some. May be called in any context.
+    pub fn for_each(&self, f: impl Fn(T))
+    where
+        T: Clone,
+    {
+        for part in &self.parts {
+            let mut from = 0;
+            let next = |from| {
+                part.entries.with(|entries| {
+                    let cursor = entries.cursor_lower_bound(&from)?;
+                    let (number, entry) = cursor.current();
+                    Some((*number, entry.clone()))
+                })
+            };
+            while let Some((number, entry)) = next(from) {
+                f(entry);
+                from = number.saturating_add(1);
+            }
+        }
+    }
+
     /// Removes an entry.
     pub fn remove(&self, number: u32) -> Option<T> {
         let node = self.part(number, |entries| entries.remove_node(&number));
