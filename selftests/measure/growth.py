@@ -21,7 +21,7 @@ GUEST = "selftests/measure/growth_guest.py"
 CURVES = ("in-flight", "payload", "long-payload", "client", "server")
 OBJECTS = "selftests/measure/objects_guest.py"
 DEVICES = ("iwarp-tcp", "iwarp-sctp", "siw", "rxe")
-CURVES_OF_OBJECTS = ("qp", "cq", "mr", "connection", "octets", "process-ends", "waits", "device-goes")
+CURVES_OF_OBJECTS = ("qp", "cq", "mr", "connection", "listener", "octets", "process-ends", "waits", "device-goes")
 THOUSANDS = ", thousands of instructions for an operation"
 
 

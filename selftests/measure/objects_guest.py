@@ -25,9 +25,10 @@ from rig import run
 
 DEVICE = "device"
 
-KINDS = {"qp": "queue pairs", "cq": "completion queues", "mr": "regions", "connection": "connections"}
+KINDS = {"qp": "queue pairs", "cq": "completion queues", "mr": "regions", "connection": "connections", "listener": "listeners"}
 POINTS = (1, 10, 100, 1000, 10000)
-CONNECTIONS = (1, 10, 100, 500)
+# Of connections and listeners.
+FEW = (1, 10, 100, 500)
 OCTETS = (1, 64, 4096, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 30)
 # What is there when a process or the device goes: so many objects of each kind, and connections.
 ALL = {1000: 50, 10000: 500}
@@ -37,9 +38,9 @@ OPERATIONS, OBJECTS = 50, 20
 SEEN = 500
 # The seconds that the end of a device may take. Some wait for its processes.
 PATIENCE = 100
-# What waits for grace periods. The last one is what rcu_barrier() calls on each processor: that itself cannot be traced.
+# What waits for grace periods, but for rcu_barrier(), which cannot be traced.
 WAITS = ("synchronize_rcu", "synchronize_rcu_expedited", "synchronize_rcu_tasks", "synchronize_srcu", "synchronize_srcu_expedited",
-         "srcu_barrier", "rcu_barrier_handler")
+         "srcu_barrier")
 
 
 def idle():
@@ -90,8 +91,9 @@ class Peer:
 
     def fill(self, objects):
         """Makes as many objects of each kind, and the connections that belong to them."""
-        for kind in KINDS:
-            self.obey(f"keep {kind} {ALL[objects] if kind == 'connection' else objects}")
+        for kind in "qp", "cq", "mr":
+            self.obey(f"keep {kind} {objects}")
+        self.obey(f"keep connection {ALL[objects]}")
 
     def end(self):
         self.process.kill()
@@ -191,7 +193,13 @@ def end_of_device(kind):
 
 
 def waits(kind):
-    """What waits for grace periods: a process with so many connections ends, and the device goes."""
+    """What waits for grace periods: a process with so many connections ends, and the device goes; so many listeners go."""
+    for listeners in 10, 100:
+        with Peer() as peer:
+            peer.obey(f"keep listener {listeners}")
+            with Waits() as found:
+                peer.obey("keep listener 0")
+        tell("waits for grace periods, of listeners", listeners, "destroyed one by one", found.count)
     for connections in 50, 500:
         for what, end in ("destroyed one by one", lambda: peer.obey("keep connection 0")), ("end of their process", lambda: peer.end()):
             with Peer() as peer:
@@ -217,7 +225,7 @@ def main(kind, *curves):
     add_wire()
     run(*add(kind))
     known = {
-        **{name: lambda name=name: objects(name, CONNECTIONS if name == "connection" else POINTS) for name in KINDS},
+        **{name: lambda name=name: objects(name, FEW if name in ("connection", "listener") else POINTS) for name in KINDS},
         "octets": octets,
         "process-ends": end_of_process,
         "device-goes": lambda: end_of_device(kind),

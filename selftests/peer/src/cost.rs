@@ -6,7 +6,7 @@
 //! * `one KIND TIMES` makes one more and destroys it, so often,
 //! * `transfer VERB BYTES TIMES` carries out so many `read`s, `write`s or `send`s, one at a time, after another one if those are more than one.
 //!
-//! KIND is `qp`, `cq`, `mr` or `connection`. For each line it prints how many nanoseconds an object or an operation took, without the time
+//! KIND is `qp`, `cq`, `mr`, `connection` or `listener`. For each line it prints how many nanoseconds an object or an operation took, without the time
 //! in which the machine did nothing, then with that, and an empty line. A Write ends with a Read of eight octets behind it, which shows that
 //! all of it is there.
 
@@ -17,6 +17,7 @@ use crate::verbs::Pair;
 use crate::verbs::Region;
 use crate::verbs::Shared;
 use crate::verbs::Verb;
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::io::Error;
@@ -54,6 +55,7 @@ enum Object {
     Queues(LoneQp),
     Region(Region),
     Connection(Pair),
+    Listener(Listener),
 }
 
 /// Makes one more.
@@ -65,7 +67,9 @@ struct Costs {
     pair: Pair,
     shared: Shared,
     cq: LoneQp,
-    kept: [(&'static str, Vec<Object>); 4],
+    /// The last port that one listened on: each has its own.
+    last_port: Cell<u16>,
+    kept: [(&'static str, Vec<Object>); 5],
 }
 
 impl Costs {
@@ -75,13 +79,14 @@ impl Costs {
         let pair = Pair::new(&listener, address, None)?;
         let shared = pair.shared().clone();
         let cq = LoneQp::cq_only(&shared)?;
-        let kept = ["qp", "cq", "mr", "connection"].map(|kind| (kind, Vec::new()));
+        let kept = ["qp", "cq", "mr", "connection", "listener"].map(|kind| (kind, Vec::new()));
         Ok(Self {
             listener,
             address,
             pair,
             shared,
             cq,
+            last_port: Cell::new(PORT),
             kept,
         })
     }
@@ -93,6 +98,10 @@ impl Costs {
             "mr" => Box::new(|| self.shared.region(PAGE).map(Object::Region)),
             "connection" => Box::new(|| {
                 Pair::new(&self.listener, self.address, Some(&self.shared)).map(Object::Connection)
+            }),
+            "listener" => Box::new(|| {
+                self.last_port.set(self.last_port.get() + 1);
+                Listener::new(self.last_port.get()).map(Object::Listener)
             }),
             _ => return Err(Error::other(format!("there are no objects {kind}"))),
         })
