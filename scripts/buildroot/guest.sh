@@ -16,7 +16,7 @@ _rpc:x:100:65534::/run/rpcbind:/usr/sbin/nologin
 statd:x:101:65534::/var/lib/nfs:/usr/sbin/nologin
 tcpdump:x:102:102::/nonexistent:/usr/sbin/nologin
 END
-echo 'tcpdump:x:102:' >>etc/group
+printf 'tcpdump:x:102:\nrdma:x:103:\n' >>etc/group
 [ -e etc/nsswitch.conf ] || cp usr/share/libc-bin/nsswitch.conf etc/
 echo guest >etc/hostname
 printf '127.0.0.1\tlocalhost\n::1\tlocalhost\n' >etc/hosts
