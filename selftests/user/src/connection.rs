@@ -52,16 +52,19 @@ impl Listener {
     pub fn new(device: &Device) -> Result<Self, String> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         let cm = Cm::open().map_err(|error| format!("rdma_cm: {error}"))?;
-        let id = cm.create().map_err(no("CREATE_ID"))?;
-        // What others of this machine listen on is left out.
-        let first = 20_000 + (std::process::id() % 20_000) as u16;
+        // What others of this machine listen on is left out. Ports from 32,768 on are those of connections, which keep them for a
+        // minute after their end.
+        let first = 10_000 + (std::process::id() % 12_000) as u16;
         let mut last = 0;
         for _ in 0..100 {
             let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
+            // One that has a port already gets no other.
+            let id = cm.create().map_err(no("CREATE_ID"))?;
             match cm.listen(id, &device.ip, port) {
                 Ok(()) => return Ok(Self { cm, id, port }),
                 Err(errno) => last = errno,
             }
+            cm.destroy(id).map_err(no("DESTROY_ID"))?;
         }
         Err(format!("no port can be listened on: errno {last}"))
     }
