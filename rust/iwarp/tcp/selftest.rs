@@ -72,11 +72,11 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         outbox::pages_are_given_back,
     ),
     (
-        "who connects announces that it takes long FPDUs, and makes them for a peer that does",
+        "an active side announces that it takes long FPDUs, and makes them for a peer that does",
         announcement::active_side_announces,
     ),
     (
-        "who is connected to answers an announcement, once, and nothing else",
+        "a passive side answers an announcement, once, and nothing else",
         announcement::passive_side_answers,
     ),
     // Shows M-6.

@@ -6,8 +6,8 @@
 //! MPA has no field by which a receiver says that it is not. So the first FPDU of one that is not
 //! is an RDMA Write of no octets, which anybody may send at any time (RFC 5040, section 5.1), and
 //! which places nothing. Its STag is 0; its Tagged Offset has a mark, and the length of the longest
-//! ULPDU that is taken. Who knows that adapts to it, and answers in the same way. To all others it
-//! is a Write as any other.
+//! ULPDU that is taken. A peer that knows the mark makes longer FPDUs, and answers in the same way.
+//! To all others this is a Write as any other.
 
 use crate::header::{Header, Model};
 use crate::mpa::frame::MAX_MULPDU;

@@ -13,6 +13,7 @@ use crate::message::hex_words;
 use crate::message::message;
 use crate::message::parse_inline;
 use crate::message::ChunkLists;
+use crate::message::Segment;
 use crate::message::RDMA_ERROR;
 use crate::message::RDMA_MSG;
 use crate::message::RDMA_NOMSG;
@@ -132,6 +133,15 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// Asks the server to write all of `region` at `offset` of the file, which it reads by RDMA.
+    pub fn send_long_write(&self, offset: u32, region: &Region) -> Outcome {
+        let xid = self.xid();
+        let length = u32::try_from(region.len()).map_err(|error| error.to_string())?;
+        let call = nfs4::compound(xid, &[nfs4::write_reduced(offset, length)]);
+        let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(region));
+        self.send(&self.inline_call(xid, &lists, &call.bytes))
     }
 
     /// A Call with its RPC message inline.

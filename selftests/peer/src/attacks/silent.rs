@@ -9,10 +9,6 @@ use crate::client::reply_timeout;
 use crate::client::Client;
 use crate::message::expect_null_reply;
 use crate::message::head;
-use crate::message::ChunkLists;
-use crate::message::Segment;
-use crate::nfs4;
-use crate::nfs4::write_reduced;
 use crate::verbs::Access;
 use crate::verbs::Options;
 use crate::verbs::Region;
@@ -68,10 +64,7 @@ pub fn unanswered_reads(server: SocketAddrV4) -> Result<Box<dyn Attacker>, Strin
     let calls = drive_up(&client, CALLS)?;
     let memory = client.region(LONG as usize, Access::Both)?;
     for _ in 0..calls {
-        let xid = client.xid();
-        let call = nfs4::compound(xid, &[write_reduced(OFFSET, LONG)]);
-        let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(&memory));
-        client.send(&client.inline_call(xid, &lists, &call.bytes))?;
+        client.send_long_write(OFFSET, &memory)?;
     }
     client.falls_silent()?;
     Ok(Box::new(Silent {

@@ -9,10 +9,8 @@ use crate::case::Outcome;
 use crate::client::options;
 use crate::client::Client;
 use crate::message::ChunkLists;
-use crate::message::Segment;
 use crate::nfs4;
 use crate::nfs4::read;
-use crate::nfs4::write_reduced;
 use crate::timeout::scaled;
 use crate::verbs::Access;
 use crate::verbs::Options;
@@ -127,17 +125,14 @@ fn reads_that_are_never_answered_hold_no_thread(server: SocketAddrV4) -> Outcome
 /// A client that has asked for `calls` long WRITEs, of which at least one waits for Reads that are never answered, since the device is
 /// silent. The server may be faster than this process, so this is tried again.
 fn silent_in_the_middle(server: SocketAddrV4, calls: usize) -> Result<Client, String> {
-    const LONG: u32 = 1 << 20;
+    const LONG: usize = 1 << 20;
     const ATTEMPTS: usize = 20;
     for _ in 0..ATTEMPTS {
         let client = Client::ready_with(server, &patient())?;
-        let region = client.region(LONG as usize, Access::Both)?;
+        let region = client.region(LONG, Access::Both)?;
         let answered = client.connection.arrived();
         for _ in 0..calls {
-            let xid = client.xid();
-            let call = nfs4::compound(xid, &[write_reduced(OFFSET, LONG)]);
-            let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(&region));
-            client.send(&client.inline_call(xid, &lists, &call.bytes))?;
+            client.send_long_write(OFFSET, &region)?;
         }
         client.falls_silent()?;
         if client.connection.arrived() < answered + calls {
