@@ -113,7 +113,7 @@ def main():
     parser.add_argument("--systemd", type=Path, metavar="DISK", help="start the systemd of the root, with an eth0; this file has what is written "
                         "to the root, also when the VM starts again: one VM of QEMU only")
     parser.add_argument("--qemu", help="what is started with QEMU's arguments, instead of QEMU")
-    parser.add_argument("--plugin", type=Path, help="a plugin of QEMU; its argument out= is the file `plugin` of the machine's directory")
+    parser.add_argument("--plugin", help="a plugin of QEMU and its arguments; that with the name out= is the file `plugin` of the machine's directory")
     parser.add_argument("--boot-limit", type=float, default=MACHINES.BOOT_SECONDS, help="seconds until a guest that did not come up is killed")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")

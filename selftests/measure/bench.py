@@ -5,6 +5,8 @@ together.
 
 Boots a VM for each (bench_guest.py runs there), prints a table, and writes it: build/bench/table.txt, and counted.tsv with a line for each
 figure, of which chart.py draws bars.svg; with --profile who executes the instructions, build/bench/shares.txt. Runs inside the build root.
+
+A string instruction that copies counts for each octet or word, so each figure is there twice: with these, and without (executed.py).
 """
 
 import argparse
@@ -14,6 +16,7 @@ import sys
 sys.dont_write_bytecode = True
 
 import chart
+import executed
 from candidates import KINDS, TCP, candidates, chosen
 from rig import SRC, boot, fail, write
 
@@ -22,32 +25,42 @@ CANDIDATES = candidates([("in-tree, 8192 inline, rxe", "c", "rxe", ("--inline=81
 OWNERS = ["rdma_rxe", "siw", "iwarp", "sctp", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
 
 
+def rates(found, steps):
+    """Returns what each workload did in a second, and in one without the steps of string instructions."""
+    return {name: (operations / seconds, operations / (seconds - (steps[phase] - steps[phase + 1]) / 1e9))
+            for name, (operations, seconds, phase) in found.items()}
+
+
 def guest(name, options):
-    """Returns what bench_guest.py found in a VM of this candidate."""
+    """Returns what bench_guest.py found in a VM of this candidate: rates, or with --profile shares."""
     module, device, append, more = CANDIDATES[name]
     command = ["selftests/measure/bench_guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={device}", *more]
     command += ["--profile"] if options.profile else []
     command += ["--long-path"] if options.long_path else []
     append = f"{append} {options.append}".strip()
     succeeded, said = boot("single", command, "--module", module, "--rdma", device, "--accel", "count", "--smp", "1",
-                           "--limit", str(options.limit), f"--append={append}")
+                           "--limit", str(options.limit), f"--append={append}", *([] if options.profile else executed.counting("strings")))
     lines = said.splitlines()
     if not succeeded or not lines:
         fail(f"the VM of {name} failed: {said[-2000:]}")
     print(f"bench: {name}", file=sys.stderr, flush=True)
-    return json.loads(lines[-1])
+    found = json.loads(lines[-1])
+    return found if options.profile else rates(found, executed.by_phase(executed.newest("single")))
 
 
 def table(results):
     """Each candidate has a line for each workload, with what it does of what the in-tree module and NFS over TCP do."""
-    yield "operations per second of guest time, in which an instruction is a nanosecond"
+    yield "operations per second of guest time, in which an instruction is a nanosecond; and without the steps of string instructions"
     for workload in next(iter(results.values())):
         yield ""
-        yield f"{workload:34}{'':>12}{'of in-tree':>12}{'of NFS/TCP':>12}"
-        for name, rates in results.items():
+        yield f"{workload:34}" + f"{'':>12}{'of in-tree':>12}{'of NFS/TCP':>12}" * 2
+        for name, found in results.items():
             against = name.replace("ours", "in-tree") if name.startswith("ours") else None, TCP if name != TCP else None
-            ratios = (f"{rates[workload] / results[other][workload]:.2f}" if other in results else "" for other in against)
-            yield f"  {name:32}{rates[workload]:12.1f}" + "".join(f"{ratio:>12}" for ratio in ratios)
+            line = f"  {name:32}"
+            for at, rate in enumerate(found[workload]):
+                ratios = (f"{rate / results[other][workload][at]:.2f}" if other in results else "" for other in against)
+                line += f"{rate:12.1f}" + "".join(f"{ratio:>12}" for ratio in ratios)
+            yield line.rstrip()
 
 
 def shares(results):
@@ -72,6 +85,7 @@ def main():
     options = parser.parse_args()
     names = options.candidates or chosen(CANDIDATES, options.devices)
     results = {}
+    executed.build()
     for name in names:
         results[name] = guest(name, options)
         if not options.profile:

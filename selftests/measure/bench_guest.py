@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Runs the workloads of the benchmark in a VM that is client and server at once, and prints a JSON object: what each
-workload did in a second of the VM's time.
+workload did, in how many seconds of the VM's time, and the phase in which that was, for who counts instructions of a kind (executed.py).
+What it costs to start the workload is the phase behind that.
 
 The VM counts a nanosecond for each instruction that it executes, so this says how many instructions an operation takes
 from the system call to the reply and back, whatever else the host does.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
+from executed import mark
 from rig import SRC, make_file, mount, run
 from workloads import MOUNT, WORKLOADS, fio
 
@@ -58,6 +60,7 @@ def over_long_path(measure):
             return measure(seconds)
         finally:
             run("tc", "qdisc", "del", "dev", "lo", "root")
+    delayed.starts = measure.starts
     return delayed
 
 
@@ -98,6 +101,18 @@ def profiled(measure, seconds):
     return owners
 
 
+def counted(measure, seconds, phase):
+    """Returns what the workload did, in how many seconds, and the phase."""
+    mark(phase)
+    operations, took = measure(seconds)
+    mark(0)
+    if measure.starts:
+        mark(phase + 1)
+        measure(0)
+        mark(0)
+    return operations, took, phase
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rdma", default="rxe", help="the type of the RDMA device")
@@ -110,15 +125,14 @@ def main():
     options = parser.parse_args()
     set_up(options.inline, options.rdma, options.tcp)
     results = {}
-    for name, measure in (WORKLOADS | (LONG_PATH if options.long_path else {})).items():
+    for index, (name, measure) in enumerate((WORKLOADS | (LONG_PATH if options.long_path else {})).items()):
         if options.only not in name:
             continue
         measure(0.1)
         if options.profile:
             results[name] = profiled(measure, options.seconds)
         else:
-            operations, seconds = measure(options.seconds)
-            results[name] = operations / seconds
+            results[name] = counted(measure, options.seconds, 1 + 2 * index)
         print(name, results[name], file=sys.stderr, flush=True)
     run("umount", str(MOUNT))
     print(json.dumps(results))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Counts the locked instructions of each transport module that an RPC takes, on the client and on the server, beside those of its spin
-locks, which locks.py counts: QEMU counts them as the guest executes them (locked/plugin.c, locked_guest.py).
+locks, which locks.py counts: QEMU counts them as the guest executes them (executed.py, locked_guest.py).
 
 They are those of the module itself, and of the helpers of the kernel that it calls: by those Rust does what is inline in C. Prints a line
 for each operation and side: how many, and which function of the module executes or calls them. Runs inside the build root.
@@ -15,20 +15,12 @@ from collections import Counter
 
 sys.dont_write_bytecode = True
 
+import executed
 from counts import OPERATIONS
-from rig import SRC, boot, fail
+from rig import boot, fail
 
-OUT = SRC / "build/locked"
 # What Rust calls for what is inline in C: helpers of the kernel, and of this project.
 HELPERS = "rust_helper_", "rust_rdma_helper_"
-PLUGIN = OUT / "plugin.so"
-
-
-def build():
-    OUT.mkdir(parents=True, exist_ok=True)
-    source = SRC / "selftests/measure/locked/plugin.c"
-    # The functions of QEMU are found when it loads the plugin.
-    subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden", "-fPIC", "-shared", "-o", PLUGIN, source], check=True)
 
 
 class Symbols:
@@ -54,15 +46,13 @@ def places(directory):
     """Returns how often each function of the module executed locked instructions, or had a helper do that, for each phase."""
     symbols = Symbols((directory / "symbols").read_text())
     own, helpers, calls = {}, Counter(), {}
-    for line in (directory / "plugin").read_text().splitlines():
-        phase, address, count, target = line.split()
-        phase, count = int(phase), int(count)
-        (name, is_own), (called, _) = symbols.at(int(address, 16)), symbols.at(int(target, 16))
-        if target != "0" and called.startswith(HELPERS):
+    for phase, address, count, target in executed.counted(directory):
+        (name, is_own), (called, _) = symbols.at(address), symbols.at(target)
+        if target and called.startswith(HELPERS):
             calls.setdefault((phase, called), Counter())[name if is_own else None] += count
-        elif target == "0" and name.startswith(HELPERS):
+        elif not target and name.startswith(HELPERS):
             helpers[phase, name] += count
-        elif target == "0" and is_own:
+        elif not target and is_own:
             own.setdefault(phase, Counter())[name, ""] += count
     # Some helpers execute it only at times.
     for (phase, helper), locked in helpers.items():
@@ -75,11 +65,11 @@ def places(directory):
 
 def measure(module):
     succeeded, said = boot("pair", ["selftests/measure/locked_guest.py"], "--client", module, "--server", module, "--accel", "tcg",
-                           "--plugin", str(PLUGIN), "--limit", "1800")
+                           *executed.counting("locked"), "--limit", "1800")
     if not succeeded:
         fail(f"the VMs with the module {module} failed: {said[-2000:]}")
     done = json.loads(said.splitlines()[-1])
-    run = max((SRC / "build/vm").glob("*/client/plugin"), key=lambda file: file.stat().st_mtime).parents[1]
+    run = executed.newest("client").parent
     for side in "client", "server":
         found = places(run / side)
         names = plain(sorted({name for counted in found.values() for name, _ in counted}))
@@ -91,7 +81,7 @@ def measure(module):
 
 
 def main():
-    build()
+    executed.build()
     print("\t".join(["module", "operation", "side", "locked per RPC", "each"]))
     for module in "rust", "c":
         measure(module)

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the operations of `make counts` in a pair of VMs whose QEMU counts locked instructions (locked/plugin.c): marks where each begins
+"""Runs the operations of `make counts` in a pair of VMs whose QEMU counts locked instructions (executed.py): marks where each begins
 and ends, on both machines, and prints a JSON object with the number of RPCs of each. The symbols of the kernels go to the directory of
 the run. With a number it only marks that this phase begins, or with 0 that one has ended.
 """
 
-import ctypes
 import json
-import mmap
 import os
 import sys
 from pathlib import Path
@@ -15,14 +13,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 
 from counts import MOUNT, OPERATIONS, make_file, rpcs
+from executed import mark
 from rig import SRC, fail, mount, on_server, run
-
-
-def mark(phase):
-    """Executes the NOP that the plugin knows."""
-    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    code.write(bytes([0x0f, 0x1f, 0x80, phase, 0xed, 0xc0, 0x10, 0xc3]))
-    ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
 
 
 def mark_both(phase):

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A plugin of QEMU that counts how often the kernel of the guest executes each
- * locked instruction, between marks: one with the prefix LOCK, or an exchange
- * with memory, which needs none. x86-64 only.
+ * A plugin of QEMU that counts how often the guest executes instructions of
+ * some kind, between marks. x86-64 only.
  *
- * It counts calls of functions, too: those that a module calls say on whose
- * behalf a helper of the kernel executes what is locked.
+ * count=locked: those of the kernel that are locked: with the prefix LOCK, or
+ * an exchange with memory, which needs none. It counts calls of functions, too:
+ * those that a module calls say on whose behalf a helper of the kernel executes
+ * what is locked.
  *
- * A program of the guest marks begin and end: it executes a NOP whose operand
- * says which phase begins, or with 0 that one has ended. Argument: out=FILE,
- * which has a line "phase address count target" for each at the end, whose
+ * count=strings: each step of a string instruction that is repeated, of the
+ * kernel and of programs. With icount QEMU executes, and counts, each step as an
+ * instruction of its own; a processor copies or clears 32 octets or more at once.
+ *
+ * A program of the guest marks begin and end (executed.py): it executes a NOP
+ * whose operand says which phase begins, or with 0 that one has ended. out=FILE
+ * has a line "phase address count target" for each place at the end, whose
  * target is 0 unless it is a call.
  */
 #include "qemu_plugin.h"
@@ -21,7 +26,7 @@
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
-/* Around the phase in `nop dword ptr [rax + 0x10c0ed00 + phase]`, as locked_guest.py has it. */
+/* Around the phase in `nop dword ptr [rax + 0x10c0ed00 + phase]`, as executed.py has it. */
 static const __u8 mark_begin[] = { 0x0f, 0x1f, 0x80 };
 static const __u8 mark_end[] = { 0xed, 0xc0, 0x10 };
 #define MARK_LENGTH 7
@@ -38,6 +43,7 @@ struct place {
 
 static struct place *places[BUCKETS];
 static size_t phase; /* 0: nothing is looked at. */
+static bool strings; /* What is counted: string instructions, or locked ones. */
 static const char *out;
 
 static struct place *find(__u64 address, __u64 target)
@@ -111,6 +117,19 @@ static bool is_locked(const __u8 *octets, size_t length)
 	       octets[at + 1] >> 6 != 3;
 }
 
+/* MOVS or STOS that is repeated: what copies or clears memory. */
+static bool is_string(const __u8 *octets, size_t length)
+{
+	bool repeated = false;
+	size_t at = 0;
+
+	for (; at < length && is_prefix(octets[at]); at++)
+		repeated |= octets[at] == 0xf2 || octets[at] == 0xf3;
+	return repeated && at + 1 == length &&
+	       (octets[at] == 0xa4 || octets[at] == 0xa5 || octets[at] == 0xaa ||
+		octets[at] == 0xab);
+}
+
 /* Returns the target of a call, or 0. */
 static __u64 called(__u64 address, const __u8 *octets, size_t length)
 {
@@ -130,12 +149,14 @@ static void translated(__u64 id, struct qemu_plugin_tb *tb)
 		__u64 address = qemu_plugin_insn_vaddr(insn);
 		__u8 octets[16];
 		size_t length = qemu_plugin_insn_data(insn, octets, sizeof(octets));
-		__u64 target = called(address, octets, length);
+		__u64 target = strings ? 0 : called(address, octets, length);
+		bool counted = strings ? is_string(octets, length) :
+					 address >> 63 && (target || is_locked(octets, length));
 
 		if (is_mark(octets, length))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, marked, QEMU_PLUGIN_CB_NO_REGS,
 							       (void *)(size_t)octets[3]);
-		else if (address >> 63 && (target || is_locked(octets, length)))
+		else if (counted)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, executed,
 							       QEMU_PLUGIN_CB_NO_REGS,
 							       find(address, target));
@@ -166,9 +187,10 @@ static void ended(__u64 id, void *data)
 EXPORT int qemu_plugin_install(__u64 id, const void *info, int argc, char **argv)
 {
 	(void)info;
-	if (argc != 1 || strncmp(argv[0], "out=", 4))
+	if (argc != 2 || strncmp(argv[0], "count=", 6) || strncmp(argv[1], "out=", 4))
 		return 1;
-	out = strdup(argv[0] + 4);
+	strings = !strcmp(argv[0] + 6, "strings");
+	out = strdup(argv[1] + 4);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	qemu_plugin_register_atexit_cb(id, ended, NULL);
 	return !out;

@@ -3,8 +3,8 @@
  * What plugin.c uses of QEMU's interface for plugins, version 4 (QEMU 10;
  * docs/devel/tcg-plugins of its source). Debian has no header for it.
  */
-#ifndef _LOCKED_QEMU_PLUGIN_H
-#define _LOCKED_QEMU_PLUGIN_H
+#ifndef _EXECUTED_QEMU_PLUGIN_H
+#define _EXECUTED_QEMU_PLUGIN_H
 
 #include <linux/types.h>
 #include <stddef.h>
