@@ -84,6 +84,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "a peer that announces nothing gets FPDUs that fit, unless an administrator has decided",
         announcement::others_get_what_fits,
     ),
+    (
+        "short messages to a peer that takes long FPDUs are handed to TCP together",
+        announcement::short_messages_go_together,
+    ),
     // Shows M-9.
     (
         "a passive side sends nothing but its Reply before an FPDU has arrived",
@@ -210,6 +214,24 @@ fn connected(settings: &Settings) -> Result<(TcpConn<EventTarget>, TcpConn<Event
     Ok((connection, peer))
 }
 
+/// Creates an established connection without markers.
+fn established(
+    connection: TcpConn<EventTarget>,
+    reply: Option<&[u8]>,
+    crc: bool,
+    reads: ReadLimits,
+    mulpdu: Mulpdu,
+) -> Result<TcpEstablished> {
+    let agreed = startup::StreamParams {
+        crc,
+        send_markers: false,
+        receive_markers: false,
+        reads,
+        rtr: None,
+    };
+    TcpEstablished::new(connection, &agreed, reply, mulpdu)
+}
+
 impl Bench {
     /// Creates a stream whose FPDUs have no CRC. `reply` is the frame that the passive side sends
     /// first. Sleeps.
@@ -243,14 +265,7 @@ impl Bench {
         mulpdu: Mulpdu,
     ) -> Result<Self> {
         let (connection, peer) = connected(settings)?;
-        let agreed = startup::StreamParams {
-            crc,
-            send_markers: false,
-            receive_markers: false,
-            reads,
-            rtr: None,
-        };
-        let open = TcpEstablished::new(connection, &agreed, reply, mulpdu)?;
+        let open = established(connection, reply, crc, reads, mulpdu)?;
         Ok(Self {
             shared: DeviceState::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
             stream: Stream::new(open, &consumer.queues, reads)?,

@@ -3,6 +3,8 @@
 //! Tests of the length of FPDUs, which depends on what the peer announces.
 
 use super::{
+    connected,
+    established,
     next_fpdu,
     pause,
     Bench,
@@ -99,4 +101,18 @@ pub(super) fn others_get_what_fits() -> Result<bool> {
     }
     let mut long = bench(None, Mulpdu::Fixed(64_768))?;
     is_sent_whole(&mut long, &WRITE)
+}
+
+pub(super) fn short_messages_go_together() -> Result<bool> {
+    let (connection, _peer) = connected(&SETTINGS)?;
+    let fixed = Mulpdu::Fixed(64_768);
+    let mut open = established(connection, None, false, ONE_READ, fixed)?;
+    let mut count = 0;
+    // The buffer that a connection has from the beginning.
+    while count < 100 && open.has_space() {
+        let added = open.add(&[0; Header::UNTAGGED_LEN], 0, |_| Ok(()));
+        added.map_err(|_| EINVAL)?;
+        count += 1;
+    }
+    Ok(count == 100)
 }
