@@ -35,7 +35,7 @@ pub const RACE: Duration = Duration::from_secs(3);
 const BEFORE: Duration = Duration::from_millis(500);
 /// A pace is measured until so many rounds have ended, or for this long: a few rounds are chance.
 const ENOUGH: u32 = 50;
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(20);
 /// The part of their pace that others keep at least.
 const PART: f64 = 0.05;
 /// The part of the pace beside as many threads that do nothing, where those alone leave less than
