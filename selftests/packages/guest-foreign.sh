@@ -56,7 +56,7 @@ checkout() {
 
 from_source() {
 	claim 'a package of metadata is taken away' apt-get -q purge "linux-rust-metadata-$release"
-	claim 'the packages are installed without it' eval "cd /src/build/deb && typed_here Install 2 's| ./linux-rust-metadata[^ ]*||; /^rpcrdma-status$/d'"
+	claim 'the packages are installed without it' eval "cd /src/build/deb && typed_here Install 2 's| ./linux-rust-metadata.*||; /^rpcrdma-status$/d'"
 	installed
 	claim 'the metadata was built from the source' [ -e "/var/cache/rpcrdma-rust/$release/rust/libkernel.rmeta" ]
 	claim 'the modules load' modprobe -a rpcrdma iwarp
