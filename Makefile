@@ -61,7 +61,7 @@ buildroot: ## only the build root and the kernel's Rust metadata
 shell: buildroot ## a shell in the build root
 	@scripts/enter
 
-deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each generic kernel in scripts/buildroot/kernels, or of KVER=, manual and status command
+deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each generic kernel in scripts/buildroot/kernels, or of KVER= (also for arm64), manual and status command
 	@scripts/packaging/deb.sh
 
 release: ## source tarball, packages, changes and checksums of the last commit, in build/release/
@@ -104,7 +104,7 @@ check-kernels: ## the modules on each kernel of scripts/buildroot/kernels; goes 
 debug-check: ## all tests on debug kernels (built once), under User-Mode Linux or QEMU, over rxe, siw, iwarp-tcp and iwarp-sctp
 	@scripts/check.sh debug
 
-check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian
+check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian; KVER=7.3-arm64: those for arm64, in emulated machines
 	@scripts/check.sh packages
 
 conformance: buildroot ## which requirement of the protocol which test shows

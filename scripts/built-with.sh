@@ -24,6 +24,9 @@ else
 	echo "CC=$compiler" "CROSS_COMPILE=${compiler%gcc*}"
 	# What the kernel gives to 32-bit processes of arm64 takes a compiler of its own.
 	if grep -q '^CONFIG_COMPAT_VDSO=y' "$config" && grep -q '^CONFIG_ARM64=y' "$config"; then
-		echo "CROSS_COMPILE_COMPAT=arm-linux-gnueabihf-" "CC_COMPAT=arm-linux-gnueabihf-gcc${compiler##*gcc}"
+		compat=arm-linux-gnueabihf-gcc${compiler##*gcc}
+		echo "CROSS_COMPILE_COMPAT=arm-linux-gnueabihf-" "CC_COMPAT=$compat"
+		# No module needs it. The configuration stays as it is, but make leaves that part out.
+		command -v "$compat" >/dev/null || echo CONFIG_COMPAT_VDSO=
 	fi
 fi

@@ -15,7 +15,8 @@
 #   all      those, those of `adapters`, all tests under QEMU, and the tests that take long
 #   kernels  on each kernel of scripts/buildroot/kernels, what scripts/check-kernels.sh says
 #   debug    all tests on a kernel that looks for faults: under User-Mode Linux what can run there, and the rest under QEMU
-#   packages the Debian packages: built, installed, upgraded and removed in chroots, and a mount in a VM
+#   packages the Debian packages: built, installed, upgraded and removed in chroots, and a mount in a VM; with KVER=7.3-arm64 those for
+#            that kernel, installed, built and used in VMs
 #
 # Kernels for User-Mode Linux and debug kernels are built first, once (scripts/testkernel/build.sh).
 # CLIENT=c, SERVER=c and MODULE=c (a single machine) run the tests in VMs on the in-tree module.
@@ -453,7 +454,18 @@ reproducible() {
 		diff build/release/1/SHA256SUMS build/release/2/SHA256SUMS
 }
 
+# Those for kernels of another architecture, which are the words of KVER.
+foreign_packages() {
+	local kver
+	gate 'the packages build' 7200 timeout -k 10 7200 scripts/packaging/deb.sh
+	if [ "$word" = FAILED ]; then return; fi
+	gate 'lintian' 600 lintian
+	for kver in $KVER; do gate "$kver: install, build, mount, in VMs" 36000 foreign_packages_work "$kver"; done
+}
+foreign_packages_work() { limit=14400 selftests/packages/foreign.sh "$1"; }
+
 packages() {
+	if [ "$(architecture_of "${KVER:-}")" != amd64 ]; then foreign_packages; return; fi
 	gate 'the packages build' 7200 env KVER="$(listed '' amd64 "$(main_suite)" | awk '{ print $1 }' | xargs)" timeout -k 10 7200 scripts/packaging/deb.sh
 	if [ "$word" = FAILED ]; then return; fi
 	gate 'lintian' 600 lintian

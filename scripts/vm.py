@@ -112,6 +112,8 @@ def main():
     parser.add_argument("--cpu-time", action="store_true", help="add the machines' CPU time to lines that ask for it: User-Mode Linux only")
     parser.add_argument("--systemd", type=Path, metavar="DISK", help="start the systemd of the root, with an eth0; this file has what is written "
                         "to the root, also when the VM starts again: one VM of QEMU only")
+    parser.add_argument("--disk", type=Path, help="a file with the file system that the VM has as its root, and writes to: one VM of QEMU only; "
+                        "its kernel is that of the build root")
     parser.add_argument("--qemu", help="what is started with QEMU's arguments, instead of QEMU")
     parser.add_argument("--plugin", help="a plugin of QEMU and its arguments; that with the name out= is the file `plugin` of the machine's directory")
     parser.add_argument("--boot-limit", type=float, default=MACHINES.BOOT_SECONDS, help="seconds until a guest that did not come up is killed")
@@ -139,6 +141,8 @@ def main():
         sys.exit("vm: a pair of two kernels is one of QEMU")
     if options.systemd and (KERNEL.uml or options.kind == "pair" or options.interactive):
         sys.exit("vm: --systemd is for a command in one VM of QEMU")
+    if options.disk and (KERNEL.uml or options.kind == "pair" or options.root or options.systemd or options.module != "installed"):
+        sys.exit("vm: --disk is for one VM of QEMU, with what is installed there")
     if options.cpu_time and not KERNEL.uml:
         sys.exit("vm: --cpu-time is for KERNEL=uml")
 

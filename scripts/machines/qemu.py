@@ -87,6 +87,11 @@ class Qemu(Machine):
             # Nobody but QEMU itself is on the other end of its wire.
             wire = [*disk(options.systemd), "-netdev", "user,id=net0,restrict=on,ipv6=off", "-device", "virtio-net-pci,netdev=net0"]
         self.shares = shares(self.kernel, self.memory)
+        if options.disk:
+            append += " guest.disk"
+            modules += ["virtio_blk", "ext4"]
+            # Whoever made the disk can make it again.
+            wire = ["-drive", f"file={options.disk},format=raw,if=virtio,cache=unsafe,discard=unmap"]
         for tag, path in ("root", self.root), ("layer", self.layer), ("src", SRC), ("kernel", self.kernel.directory):
             self.shares.add(tag, path)
         self.shares.add("run", self.dir, writable=True)

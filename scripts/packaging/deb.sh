@@ -27,9 +27,12 @@ prepare() {
 	END
 }
 
-# package DIR: builds what DIR/debian describes.
+# package DIR [ARCHITECTURE]: builds what DIR/debian describes. For another architecture than this machine's nothing is compiled, so what
+# compiles for it need not be there.
 package() {
-	ROOT_DIR=$tools KERNEL_DIR=$recipe scripts/enter sh -ec "cd '$1'; dpkg-buildpackage --build=binary --no-sign" >>"$log" 2>&1 ||
+	local options=(--build=binary --no-sign)
+	if [ "${2:-amd64}" != amd64 ]; then options+=(--host-arch="$2" --no-check-builddeps); fi
+	ROOT_DIR=$tools KERNEL_DIR=$recipe scripts/enter sh -ec "cd '$1'; dpkg-buildpackage ${options[*]}" >>"$log" 2>&1 ||
 		{ tail -n 30 "$log" >&2; die "the packages of $(basename "$1") could not be built; the log is $log"; }
 }
 
@@ -47,18 +50,24 @@ sources() {
 kernel_version() { awk -v p="linux-headers-$2" '$1 == p { print $2 }' "$1/etc/rpcrdma/toolchain"; }
 
 metadata() {
-	local root release dir version
+	local root release architecture dir version tree
 	KVER=$1 scripts/buildroot.sh
 	root=$(KVER=$1 root_dir)
 	release=$(cat "$root/etc/rpcrdma/kver")
+	architecture=$(architecture_of "$release")
 	version=$(kernel_version "$root" "$release")
 	stage "linux-rust-metadata-$release $version"
 	dir=$work/linux-rust-metadata-$release
 	mkdir "$dir"
-	KVER=$1 scripts/enter scripts/packaging/kernel-tree.sh "$release" /kernel/build "$dir/tree" >>"$log" 2>&1 ||
-		die "the metadata of kernel $release could not be collected; the log is $log"
-	prepare debian-metadata "$dir" "$version" "s/@RELEASE@/$release/g; s/@NUMBERS@/${release%%+*}/g; s/@SERIES@/$(cut -d. -f1,2 <<<"$release")/g; s/@KERNEL@/$version/g"
-	package "$dir"
+	if [ "$architecture" = amd64 ]; then
+		KVER=$1 scripts/enter scripts/packaging/kernel-tree.sh "$release" /kernel/build "$dir/tree" >>"$log" 2>&1 ||
+			die "the metadata of kernel $release could not be collected; the log is $log"
+	else
+		tree=$(scripts/packaging/foreign.sh "$1")
+		cp -a "$tree" "$dir/tree"
+	fi
+	prepare debian-metadata "$dir" "$version" "s/@RELEASE@/$release/g; s/@ARCHITECTURE@/$architecture/g; s/@NUMBERS@/${release%%+*}/g; s/@SERIES@/$(cut -d. -f1,2 <<<"$release")/g; s/@KERNEL@/$version/g"
+	package "$dir" "$architecture"
 }
 
 # The modules that DKMS is told of are those of Kbuild.
@@ -82,7 +91,6 @@ main_packages() {
 }
 
 for kernel in ${KVER:-}; do
-	[ "$(architecture_of "$kernel")" = amd64 ] || die "KVER=$kernel is for $(architecture_of "$kernel"); packages are made for amd64 only"
 	[ "$(suite_of "$kernel")" = "$(main_suite)" ] || die "KVER=$kernel is of $(suite_of "$kernel"); packages are made for $(main_suite) only"
 done
 tools=$(scripts/packaging/roots.sh tools)

@@ -10,18 +10,27 @@
 set -eu
 release=$1 build=$2 tree=$3
 headers=/usr/src/linux-headers-$release
+# The tools for the kernel's architecture, which may be another one than this machine's.
+prefix=$("$(dirname "$0")/../built-with.sh" "$headers/.config" | tr ' ' '\n' | sed -n 's/^CROSS_COMPILE=//p')
 
-mkdir -p "$tree/scripts" "$tree/rust/kernel"
+mkdir -p "$tree/rust/kernel"
 
 # Debian's Makefile names the directory where the objects of the kernel are; here that is wherever the tree is.
 # shellcheck disable=SC2016 # make expands it
 sed 's|^KBUILD_OUTPUT=.*|KBUILD_OUTPUT:=$(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))|' \
 	"$headers/Makefile" >"$tree/Makefile"
 for name in .config .kernelvariables Module.symvers arch include tools; do ln -s "$headers/$name" "$tree/$name"; done
-for file in "$headers"/scripts/*; do ln -s "$file" "$tree/scripts/"; done
+# rustc knows the target of some architectures, and others come with a description of it, among the scripts. Those of the headers may
+# not be here: a build root has them for its own machine only.
+if [ -e "$build/scripts/target.json" ]; then
+	mkdir "$tree/scripts"
+	for file in "$headers"/scripts/*; do ln -s "$file" "$tree/scripts/"; done
+	cp "$build/scripts/target.json" "$tree/scripts/"
+else
+	ln -s "$headers/scripts" "$tree/scripts"
+fi
 
-cp "$build/scripts/target.json" "$tree/scripts/"
 cp "$build"/rust/*.rmeta "$build"/rust/*.so "$tree/rust/"
 cp "$build"/rust/kernel/generated_*_asm.rs "$tree/rust/kernel/"
-strip --strip-unneeded "$tree"/rust/*.so
+"${prefix}strip" --strip-unneeded "$tree"/rust/*.so
 sed -n 's/^EXPORT_SYMBOL_RUST_GPL(\(_R[^)]*\));$/\1/p' "$build"/rust/exports_*_generated.h | LC_ALL=C sort -u >"$tree/rust/exported"

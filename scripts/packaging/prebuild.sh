@@ -10,13 +10,17 @@
 
 set -u
 release=$1 headers=$2
-series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
 state=/var/lib/rpcrdma-rust/skipped
 cache=/var/cache/rpcrdma-rust
 
 # The compiler that built the kernel is Debian's, not one that rustup put before it.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unset MAKEFLAGS RUSTC BINDGEN
+
+# shellcheck disable=SC2034 # for releases.sh
+kernel_list=scripts/buildroot/kernels
+. scripts/buildroot/releases.sh
+series=$(series_of "$release")
 
 # skip REASON [HINT...]
 skip() {
@@ -97,8 +101,10 @@ make_tree() {
 	fi
 }
 
-[ "$(uname -m)" = x86_64 ] || skip "this machine is $(uname -m); the package is for x86-64 machines only"
 said=$(scripts/supported.sh "$headers") || skip "$said"
+# The compilers are this machine's own.
+machine=$(architectures | awk -v name="$(configured_for "$headers/.config")" '$1 == name { print $2 }')
+[ "$(uname -m)" = "$machine" ] || skip "this machine is $(uname -m), and the kernel is for $machine"
 # DKMS would take such a file for the kernel's own module, and put it back when it is removed.
 left=
 for file in /lib/modules/"$release"/updates/rpcrdma.ko* /lib/modules/"$release"/updates/iwarp.ko*; do

@@ -30,11 +30,15 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 while read -r module; do insmod "/modules/$module"; done </modules/order
 
-share root /lower ro
-share layer /layer ro
-if [ -b /dev/vda ]; then mount -t ext4 /dev/vda /rw; else mount -t tmpfs -o size=75% tmpfs /rw; fi
-mkdir -p /rw/upper /rw/work
-mount -t overlay -o lowerdir=/layer:/lower,upperdir=/rw/upper,workdir=/rw/work overlay /root
+if grep -q ' guest\.disk' /proc/cmdline; then
+	mount -t ext4 /dev/vda /root
+else
+	share root /lower ro
+	share layer /layer ro
+	if [ -b /dev/vda ]; then mount -t ext4 /dev/vda /rw; else mount -t tmpfs -o size=75% tmpfs /rw; fi
+	mkdir -p /rw/upper /rw/work
+	mount -t overlay -o lowerdir=/layer:/lower,upperdir=/rw/upper,workdir=/rw/work overlay /root
+fi
 share src /root/src ro
 share kernel /root/kernel ro
 share run /root/vm rw

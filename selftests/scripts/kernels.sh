@@ -178,6 +178,8 @@ built_with ARM64=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-14 (Debia
 claim 'one for arm64 by that for arm64' chosen 'ARCH=arm64 CC=aarch64-linux-gnu-gcc-14 CROSS_COMPILE=aarch64-linux-gnu-'
 built_with ARM64=y COMPAT_VDSO=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"'
 claim 'and what it has for 32-bit processes by another one' says 'CROSS_COMPILE_COMPAT=arm-linux-gnueabihf- CC_COMPAT=arm-linux-gnueabihf-gcc-14'
+built_with ARM64=y COMPAT_VDSO=y CC_IS_GCC=y 'CC_VERSION_TEXT="aarch64-linux-gnu-gcc-99 (Debian 99.0) 99.0"'
+claim 'which is left out where there is none' says 'CC_COMPAT=arm-linux-gnueabihf-gcc-99 CONFIG_COMPAT_VDSO='
 built_with X86_64=y COMPAT_VDSO=y CC_IS_GCC=y 'CC_VERSION_TEXT="gcc (Debian 14.2.0-19) 14.2.0"'
 claim 'a gcc without a prefix has tools without one' chosen 'ARCH=x86_64 CC=gcc CROSS_COMPILE='
 built_with ARM64=y CC_IS_CLANG=y 'CC_VERSION_TEXT="Debian clang version 19.1.7"'
