@@ -61,6 +61,7 @@ make_guest() {
 
 make_kernel() {
 	local tmp=$cache/tmp.kernel what="Rust metadata of kernel" script=(scripts/buildroot/metadata.sh)
+	if [ "$(suite_of "${KVER:-}")" != "$(main_suite)" ]; then script=(scripts/buildroot/metadata-suite.sh); fi
 	if [ -n "${KERNEL:-}" ]; then what="$KERNEL kernel from the source of" script=(scripts/testkernel/build.sh "$KERNEL"); fi
 	stage "$what $(cat "$root/etc/rpcrdma/kver")"
 	mkdir "$tmp"

@@ -7,7 +7,8 @@
 # Runs in the build root before anything is installed there, and refuses a kernel that cannot be built for, because what
 # follows takes minutes. What it prints is no part of the root's digest: a root has its kernel's release in its name.
 #
-# The status is 77 if the mirror has kernels that would do, but not that one.
+# The status is 77 if the mirror has kernels that would do, but not that one; or if it has a suite whose kernels change daily, without
+# any that is whole on that day.
 
 set -euo pipefail
 dir=$(dirname "$0") wanted=${1:-}
@@ -25,6 +26,8 @@ suffix=$(release_suffix "$flavour" "$architecture")
 if [ "$architecture" = amd64 ]; then of=; else of=:$architecture; fi
 suite=$(suite_of "$wanted")
 mark=$(mark_of "$suite")
+# A root of another suite has that one's kernels, too, which are not meant. (Of the first suite all are: what is too old is refused as such.)
+if [ "$suite" = "$(main_suite)" ] || [ "$suite" = "$(base_of "$suite")" ]; then only=; else only=$suite; fi
 # A kernel of the list that may be taken instead: of this flavour and architecture, if there is one.
 listed_one=$({ listed "$flavour" "$architecture" "$suite"; listed "$flavour" "$architecture"; listed; } | awk 'NR == 1 { print $1 }')
 
@@ -53,12 +56,14 @@ check_wanted() {
 
 # Every kernel of this flavour and architecture whose image, headers and source are to be had in the same version, the newest first: release, version.
 whole_kernels() {
-	local release version package
-	apt-cache search --names-only "^linux-image-[0-9.]+\\+$mark$suffix\$" | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
+	local release version package behind="\\+$mark"
+	if [ -n "$only" ]; then behind="($behind)?"; fi
+	apt-cache search --names-only "^linux-image-[0-9.]+$behind$suffix\$" | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
 	while read -r release; do
 		version=$(apt-cache show --no-all-versions "linux-image-$release$of" | sed -n 's/^Version: //p')
-		for package in "linux-headers-$release$of" "linux-source-$(series_of "$release")"; do
-			apt-cache madison "$package" | awk -F' *[|] *' '{ print $2 }' | grep -qxF "$version" || continue 2
+		for package in "linux-image-$release$of" "linux-headers-$release$of" "linux-source-$(series_of "$release")"; do
+			apt-cache madison "$package" | awk -F' *[|] *' -v version="$version" -v only="${only:+ $only/}" '
+				$2 == version && (only == "" || index($3, only)) { found = 1 } END { exit !found }' || continue 2
 		done
 		printf '%s %s\n' "$release" "$version"
 	done
@@ -74,6 +79,18 @@ newest() {
 		fi
 	done <<<"$kernels"
 	return 1
+}
+
+# What names each of $kernels. Releases of another suite than the first one do not say of which they are.
+kvers() {
+	local release
+	while read -r release _; do
+		if [ "$suite" = "$(main_suite)" ]; then
+			echo "KVER=$release"
+		elif [ -n "$release" ]; then
+			echo "KVER=$(bare "$release")-$suite$(kver_suffix "$flavour" "$architecture")"
+		fi
+	done <<<"$kernels"
 }
 
 choose() {
@@ -104,8 +121,9 @@ if [ -z "${release:-}" ]; then
 	# Where the mirror does not have the suite, or apt could not read it, nobody knows.
 	read -r newest _ <<<"$kernels" || true
 	if [ -n "$newest" ] && not_older "$newest"; then status=$gone; fi
-	die "no kernel ${wanted:-image} with headers and source of the same version is to be had; there are:" \
-		"$(awk '{ print (NR > 1 ? "       " : "") "KVER=" $1 }' <<<"$kernels")"
+	if [ -z "$newest" ] && [ "$suite" != "$(main_suite)" ] && apt-cache policy | grep " $suite/main " >/dev/null; then status=$gone; fi
+	mapfile -t there < <(kvers)
+	die "no kernel ${wanted:-image} with headers and source of the same version is to be had; there are:" "${there[@]:-none}"
 fi
 
 config=$(configuration "$release" "$version") || die "the headers of kernel $release could not be had"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # install.sh's part for a kernel of another suite than the first one in the table, in a root of that suite, whose compilers it was built
-# with. A root's name has a digest of what it was made from: as this is a file of its own, changes to it leave other roots alone.
+# with. Experimental is no whole suite: the root is of sid, with a kernel of experimental. A root's name has a digest of what it was made
+# from: as this is a file of its own, changes to it leave other roots alone.
 # $1: the directory of this script. $2: the kernel wanted, as choose.sh takes it.
 
 set -euo pipefail
@@ -14,6 +15,10 @@ kernel_list=$dir/kernels
 
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d	# No daemon starts in here.
 chmod +x /usr/sbin/policy-rc.d
+suite=$(suite_of "$wanted")
+base=$(base_of "$suite")
+# Of experimental apt takes only what is asked for by its version, and what that needs and sid does not have.
+[ "$suite" = "$base" ] || sed -n "s/ $base main/ $suite main/p" /etc/apt/sources.list >"/etc/apt/sources.list.d/$suite.list"
 apt-get -q update
 
 chosen=$("$dir/choose.sh" "$wanted")

@@ -6,7 +6,8 @@
 #
 # KVER is a release, or what releases begin with, with flavour and architecture behind it as releases have them: 7.3.4+deb13-cloud-amd64,
 # 7.3.4-cloud, 7.3-rt, 7.3, 7.3-arm64, 7.3-cloud-arm64, 7.3-arm64-16k. Without an architecture amd64 is meant. The name of a suite stands
-# before these: 7.2-forky, 7.2.12-sid-cloud; alone it means the newest kernel that the suite has: forky, sid-rt.
+# before these: 7.2-forky, 7.2.12-sid-cloud; alone it means the newest kernel that the suite has: forky, sid-rt. The release of a candidate
+# is that of its series: 7.3-amd64, which is not what KVER=7.3-amd64 means, but KVER=7.3-experimental.
 
 # The lines of the list, or those of one flavour, architecture and suite: KVER, suite, flavour, architecture.
 listed() {
@@ -50,6 +51,9 @@ configured_for() {
 }
 
 series_of() { echo "$1" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/'; }
+
+# is_candidate RELEASE: whether that is the release of a candidate, as experimental has them.
+is_candidate() { [ "$(bare "$1")" = "$(series_of "$1")" ]; }
 
 flavour_of() {
 	case $1 in

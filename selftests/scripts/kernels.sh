@@ -201,13 +201,14 @@ run "$tree/scripts/objects.sh" "$tree" other
 claim 'objects of another kernel go' [ ! -e "$tree/rust/main.o" ]
 claim 'and so does the module' [ ! -e "$tree/rpcrdma.ko" ]
 
-# What the mirror has: a line for each package, its name and its version.
+# What the mirror has: a line for each package, its name, its version and its suite.
 fake apt-cache <<'END'
 #!/bin/bash
 case $1 in
 search) sed 's/[: ].*//' "$FAKES/mirror" | grep -E "$3" | sed 's/$/ - Linux for 64-bit PCs/' ;;
-show) sed -n "s/^$3 /Version: /p" "$FAKES/mirror" ;;
-madison) awk -v p="$2" '$1 == p { print $1 " | " $2 " | mirror" }' "$FAKES/mirror" ;;
+show) awk -v p="$3" '$1 == p { print "Version: " $2; exit }' "$FAKES/mirror" ;;
+madison) awk -v p="$2" '$1 == p { print $1 " | " $2 " | http://mirror/debian " $3 "/main amd64 Packages" }' "$FAKES/mirror" ;;
+policy) sed 's,$,/main amd64 Packages,; s,^, 500 http://mirror/debian ,' "$FAKES/suites" ;;
 esac
 END
 fake apt-get <<'END'
@@ -226,15 +227,21 @@ dpkg-deb --build "$root" "$package.deb" >/dev/null
 rm -r "$root"
 END
 
-# mirror RELEASE...: has these whole.
-mirror() {
-	local release of
-	: >"$work/mirror"
-	for release; do
+# whole SUITE RELEASE...: these are in that suite, whole.
+whole() {
+	local release of suite=$1
+	for release in "${@:2}"; do
 		case $release in *-arm64*) of=:arm64 ;; *) of= ;; esac
-		printf '%s %s\n' "linux-image-$release$of" "${release%%+*}-1" "linux-headers-$release$of" "${release%%+*}-1" \
-			"linux-source-$(cut -d. -f1,2 <<<"$release")" "${release%%+*}-1"
+		printf '%s %s %s\n' "linux-image-$release$of" "${release%%[+-]*}-1" "$suite" "linux-headers-$release$of" "${release%%[+-]*}-1" "$suite" \
+			"linux-source-$(cut -d. -f1,2 <<<"${release%%[+-]*}")" "${release%%[+-]*}-1" "$suite"
 	done >>"$work/mirror"
+	echo "$suite" >>"$work/suites"
+}
+# mirror RELEASE...: has these and no others.
+mirror() {
+	: >"$work/mirror"
+	: >"$work/suites"
+	whole trixie "$@"
 }
 
 choose() { run "$tree/scripts/buildroot/choose.sh" "$@"; }
@@ -333,9 +340,47 @@ claim 'also behind a suite alone' chosen '7.2.12+deb14-cloud-amd64 7.2.12-1'
 choose 7.1-forky
 claim 'what is too old is too old in each suite' not_gone 'kernel 7.1.9+deb14-amd64 is too old' KVER=7.2
 choose 7.3-sid
-claim 'a kernel that is there in another suite only: gone' gone 'no kernel 7.3-sid' KVER=7.2.12+deb14-amd64
+claim 'a kernel that is there in another suite only: gone, and what there is is named with its suite' gone 'no kernel 7.3-sid' KVER=7.2.12+deb14-sid
 choose forky-arm64
 claim 'a kernel of another suite for another architecture: refused' not_gone 'kernels of forky are taken for amd64 only' KVER=
+mirror
+whole sid
+echo 'linux-image-7.2.13+deb14-amd64 7.2.13-1 sid' >>"$work/mirror"
+choose sid
+claim 'of a suite that changes daily, a kernel whose headers are not there yet: gone' gone 'no kernel sid' none
+
+# Experimental, whose root is of sid and has that one's kernels, too. Its candidates have nothing behind their numbers.
+mirror
+whole sid {7.2.13,7.3.2}+deb14-amd64
+whole experimental 7.3-amd64 7.3-cloud-amd64 7.4-amd64
+choose experimental
+claim 'of experimental, the newest candidate' chosen '7.4-amd64 7.4-1'
+choose 7.3-experimental
+claim 'or that of a series' chosen '7.3-amd64 7.3-1'
+choose experimental-cloud
+claim 'of a flavour' chosen '7.3-cloud-amd64 7.3-1'
+choose 7.2-experimental
+claim 'a kernel that only sid has: gone' gone 'no kernel 7.2-experimental' KVER=7.3-experimental
+choose sid
+claim 'a candidate is none of the kernels of sid' chosen '7.3.2+deb14-amd64 7.3.2-1'
+whole experimental 7.4.1+deb14-amd64
+choose experimental
+claim 'of experimental also what is no candidate' chosen '7.4.1+deb14-amd64 7.4.1-1'
+mirror
+whole sid 7.3.2+deb14-amd64
+whole experimental
+choose experimental
+claim 'where experimental has no kernel: gone' gone 'no kernel experimental' none
+mirror
+whole sid 7.3.2+deb14-amd64
+choose experimental
+claim 'where the mirror has no experimental, no kernel is called gone' not_gone 'no kernel experimental' none
+
+# candidate RELEASE
+candidate() { bash -c ". '$tree/scripts/lib.sh'; is_candidate $1"; }
+claim 'numbers of a series alone are those of a candidate' candidate 7.3-amd64
+claim 'in each flavour' candidate 7.3-cloud-amd64
+claim 'further numbers are not' eval '! candidate 7.3.4+deb13-amd64'
 
 # root KVER: what scripts take for the build root, without its digest.
 root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-}\"" && said=${said#"$key-"}; }
@@ -382,6 +427,12 @@ for kver in forky 7.2-forky 7.2.12-forky; do
 done
 root 7.2-forky-cloud
 claim 'but not by another flavour of that' chosen ''
+experimental_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key generic amd64 experimental")
+mkdir -p "$work/cache/rpcrdma/root-$experimental_key-7.4-amd64"
+for kver in experimental 7.4-experimental; do
+	root $kver
+	claim "that of a candidate by $kver" chosen "$experimental_key-7.4-amd64"
+done
 root 7.3-arm64
 claim 'a root for one architecture is not that for another' chosen ''
 arm_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key generic arm64")

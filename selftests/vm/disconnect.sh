@@ -83,12 +83,12 @@ server_moves() {
 removal_needs_no_thread() {
 	local stuck waiting status=0
 	export_freezable sec=sys && on_server "set -e
-		nfsdctl threads 0
-		nfsdctl listener +rdma:$SERVER_ADDR:$port +tcp:0.0.0.0:2049
-		nfsdctl threads 4" || return
+		echo 0 >/proc/fs/nfsd/threads
+		$PWD/listeners.py rdma:$SERVER_ADDR:$port tcp:0.0.0.0:2049
+		echo 4 >/proc/fs/nfsd/threads" || return
 	mkdir -p /mnt/frozen /mnt/waiting
 	mount_nfs 3 && mount -t nfs -o "vers=3,nolock,$1" "$SERVER_ADDR:/export/frozen" /mnt/frozen && ls "$mnt" || return
-	on_server "nfsdctl threads 1 && fsfreeze -f /export/frozen"
+	on_server "echo 1 >/proc/fs/nfsd/threads && fsfreeze -f /export/frozen"
 	touch /mnt/frozen/file &
 	stuck=$!
 	sleep 1

@@ -64,7 +64,7 @@ prepare() {
 }
 # The connection is gone when they are executed.
 break_connection() { drop_connection; sleep 1; }
-restart_threads() { on_server "$scripts/vm/nfs-server stop; rpc.nfsd --rdma=$port 4"; }
+restart_threads() { on_server "$scripts/vm/nfs-server stop; rpc.nfsd --nfs-version 4.0 --rdma=$port 4"; }
 
 # The client asks for a referred server over RDMA first, and over TCP when that leads to nothing. docs/troubleshooting.md says how long it
 # tries: 45 s over RoCE, 10 s over iWARP. A slow machine has a bit more.

@@ -27,7 +27,7 @@ add() {
 # them. A new /run hides the socket of the machine's rpcbind, with which this server must not register.
 start() {
 	in_namespace "umount /proc/fs/nfsd; mount -t nfsd nfsd /proc/fs/nfsd; mount -t tmpfs tmpfs /run
-		mkdir -p /run/rpc_pipefs /tmp/three; mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs; nfsdcld -s /tmp/three
+		mkdir -p /run/rpc_pipefs /tmp/three; mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs; nfsdcld -p /run/rpc_pipefs -s /tmp/three
 		echo 10 >/proc/fs/nfsd/nfsv4gracetime; echo 10 >/proc/fs/nfsd/nfsv4leasetime
 		rpc.mountd --no-nfs-version 3; rpc.nfsd --no-nfs-version 3 --rdma=20049 2"
 }
