@@ -152,10 +152,7 @@ impl llp::EstablishedConn for TcpEstablished {
     }
 
     fn has_space(&self) -> bool {
-        // Where there is no space for a longer segment, it is cut. If each waited for as much as
-        // the longest one takes, short messages would be handed over one by one.
-        let fits = frame::mulpdu(self.connection.emss(), self.send_markers);
-        self.outbox.has_space(fits)
+        self.outbox.has_space(self.longest())
     }
 
     fn is_empty(&self) -> bool {

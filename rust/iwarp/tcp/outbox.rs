@@ -45,6 +45,10 @@ const FLUSH_OCTETS: usize = 65_536;
 /// accord at a time, if it transfers nothing.
 const BUFFER_OCTETS: usize = 16_384;
 
+/// A ULPDU that is longer than this, in octets, is cut where there is no space for all of it. If each
+/// waited for as much as the longest one takes, short messages would be handed over one by one.
+const CUT_FROM: u32 = 4_096;
+
 /// The greatest length of an FPDU in octets, markers included.
 const MAX_FPDU: usize = 66_560;
 
@@ -133,10 +137,12 @@ impl Outbox {
         self.start == self.filled
     }
 
-    /// Returns whether there is space for one more FPDU with such a ULPDU. If nothing waits there
-    /// is space, but maybe for a [shorter](Self::max_ulpdu) one.
+    /// Returns whether there is space for one more FPDU with such a ULPDU, or with a
+    /// [shorter](Self::max_ulpdu) one, of [`CUT_FROM`] octets at least. If nothing waits there is
+    /// space, whatever that makes of it.
     pub(super) fn has_space(&self, ulpdu_len: u32) -> bool {
-        self.filled == 0 || self.filled < FLUSH_OCTETS && self.max_ulpdu() >= ulpdu_len
+        let least = ulpdu_len.min(CUT_FROM);
+        self.filled == 0 || self.filled < FLUSH_OCTETS && self.max_ulpdu() >= least
     }
 
     /// Returns the length of the longest ULPDU that there is space for.
