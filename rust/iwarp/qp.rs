@@ -322,30 +322,38 @@ impl<L: Llp> Qp<L> {
         if matches!(this.state(), QpState::Closing | QpState::Error) {
             return Next::End(EndCause::Requested);
         }
-        // A stream stays where it is, as its token is large.
-        if let Phase::Established(stream, _) = &mut inner.phase {
-            return Self::stream_step(this, stream);
+        // What steps and sends stays where it is, as it is large.
+        match &mut inner.phase {
+            Phase::Established(stream, _) => return Self::stream_step(this, stream),
+            Phase::Connecting(connecting) => {
+                if let Some(milliseconds) = connecting.step() {
+                    // A timer that runs longer would delay a shorter one of the stream.
+                    return Next::Wait(Some(milliseconds.min(POLL_MS)));
+                }
+            }
+            _ => return Next::Wait(None),
         }
-        let (phase, next) = match core::mem::replace(&mut inner.phase, Phase::Over) {
-            Phase::Connecting(connecting) => Self::connect_step(this, connecting),
-            phase => (phase, Next::Wait(None)),
-        };
-        inner.phase = phase;
-        next
+        Self::finish_connecting(this, inner)
     }
 
-    /// Runs one step of a connection that this side begins. Returns the phase behind it.
-    fn connect_step(this: &Arc<Self>, mut connecting: KBox<Connecting<L>>) -> (Phase<L>, Next) {
-        if let Some(milliseconds) = connecting.step() {
-            // A timer that runs longer would delay a shorter one of the stream.
-            let next = Next::Wait(Some(milliseconds.min(POLL_MS)));
-            return (Phase::Connecting(connecting), next);
-        }
+    /// Ends the attempt to connect that this side has made, with a stream or without.
+    ///
+    /// Much is moved here. The space for that must not be on the stack while something is sent: on
+    /// PREEMPT_RT, packets that arrive meanwhile may be received on the same stack.
+    #[inline(never)]
+    fn finish_connecting(this: &Arc<Self>, inner: &mut Inner<L>) -> Next {
+        let Phase::Connecting(connecting) = core::mem::replace(&mut inner.phase, Phase::Over)
+        else {
+            return Next::Wait(None);
+        };
         // Consumers may send as soon as the event arrives.
         this.set_connected();
         match connecting.finish(&this.shared, &this.queues) {
-            Some((stream, token)) => (Phase::Established(stream, token), Next::Step),
-            None => (Phase::Over, Next::End(EndCause::NotConnected)),
+            Some((stream, token)) => {
+                inner.phase = Phase::Established(stream, token);
+                Next::Step
+            }
+            None => Next::End(EndCause::NotConnected),
         }
     }
 

@@ -184,7 +184,8 @@ const ONE_READ: ReadLimits = ReadLimits { ird: 1, ord: 1 };
 struct Bench {
     shared: Arc<DeviceState>,
     consumer: Consumer,
-    stream: Stream<TcpEstablished>,
+    // Large, and the stack is also that of what arrives.
+    stream: KBox<Stream<TcpEstablished>>,
     peer: TcpConn<EventTarget>,
     // Octets that the peer has received.
     received: usize,
@@ -232,6 +233,17 @@ fn established(
     TcpEstablished::new(connection, &agreed, reply, mulpdu)
 }
 
+/// Creates a stream, whose space on the stack is given back when this returns.
+#[inline(never)]
+fn stream_of(
+    open: TcpEstablished,
+    consumer: &Consumer,
+    reads: ReadLimits,
+) -> Result<KBox<Stream<TcpEstablished>>> {
+    let stream = Stream::new(open, &consumer.queues, reads)?;
+    Ok(KBox::new(stream, GFP_KERNEL)?)
+}
+
 impl Bench {
     /// Creates a stream whose FPDUs have no CRC. `reply` is the frame that the passive side sends
     /// first. Sleeps.
@@ -268,7 +280,7 @@ impl Bench {
         let open = established(connection, reply, crc, reads, mulpdu)?;
         Ok(Self {
             shared: DeviceState::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
-            stream: Stream::new(open, &consumer.queues, reads)?,
+            stream: stream_of(open, &consumer, reads)?,
             consumer,
             peer,
             received: 0,
@@ -423,7 +435,7 @@ fn shared_receives_are_taken_when_needed() -> Result<bool> {
     let Bench {
         stream, consumer, ..
     } = bench;
-    drop(stream.end(&consumer.queues));
+    drop(KBox::into_inner(stream).end(&consumer.queues));
     let flushed = consumer.completion();
     Ok(taken == Some((1, true)) && refused && flushed.is_none() && consumer.shared_left() == 3)
 }

@@ -92,7 +92,7 @@ fn event_after(
             let Bench {
                 stream, consumer, ..
             } = bench;
-            drop(stream.end(&consumer.queues));
+            drop(KBox::into_inner(stream).end(&consumer.queues));
             return Ok(consumer.event());
         }
         pause();

@@ -97,7 +97,7 @@ pub(super) fn complete_sends_arrive() -> Result<bool> {
         mut peer,
         ..
     } = bench;
-    let open = stream.end(&consumer.queues);
+    let open = KBox::into_inner(stream).end(&consumer.queues);
     let flushed = consumer.completion() == Some((complete, false));
     let waited = !open.is_empty();
     // TCP delivers the octets that it has.
@@ -142,7 +142,7 @@ pub(super) fn reads_are_answered_behind_the_end() -> Result<bool> {
         mut received,
         ..
     } = bench;
-    let mut last = stream.end(&consumer.queues).half_close();
+    let mut last = KBox::into_inner(stream).end(&consumer.queues).half_close();
     for _ in 0..TIMEOUT_MS {
         last.step();
         received += peer.receive(|frames| frames.discard())?;
