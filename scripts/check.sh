@@ -255,8 +255,8 @@ fast() {
 	gate 'unsafe code, and which part may use which' 60 scripts/unsafe.sh
 	gate 'checkpatch' 120 checkpatch
 	gate 'first lines of the commits' 60 commits
-	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
-	gate 'what make check-kernels runs and keeps' 120 in_root selftests/scripts/check-kernels.sh
+	gate 'which kernels the scripts choose and refuse' 300 in_root selftests/scripts/kernels.sh
+	gate 'what make check-kernels runs and keeps' 300 in_root selftests/scripts/check-kernels.sh
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
 	gate 'units of systemd' 120 in_root selftests/scripts/units.sh
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
