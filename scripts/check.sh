@@ -267,6 +267,7 @@ fast() {
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko iwarp.ko
+	gate 'no stack frame is too large' 60 in_root scripts/frames.py
 	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
 	gate 'no panic in rdmap' 120 in_root scripts/panicfree-rdmap.sh
 	gate 'no panic in uabi' 60 in_root scripts/panicfree.sh rust/uabi/lib.o
