@@ -45,8 +45,9 @@ const FLUSH_OCTETS: usize = 65_536;
 /// accord at a time, if it transfers nothing.
 const BUFFER_OCTETS: usize = 16_384;
 
-/// A ULPDU that is longer than this, in octets, is cut where there is no space for all of it. If each
-/// waited for as much as the longest one takes, short messages would be handed over one by one.
+/// A ULPDU that is longer than this, in octets, is cut where there is no space for all of it. If
+/// each waited for as much as the longest one takes, short messages would be handed over one by
+/// one.
 const CUT_FROM: u32 = 4_096;
 
 /// The greatest length of an FPDU in octets, markers included.
