@@ -338,8 +338,9 @@ impl<L: Llp> Qp<L> {
 
     /// Ends the attempt to connect that this side has made, with a stream or without.
     ///
-    /// Much is moved here. The space for that must not be on the stack while something is sent: on
-    /// PREEMPT_RT, packets that arrive meanwhile may be received on the same stack.
+    /// Much is moved here. The space for that must not be on the stack while a stream sends: on
+    /// PREEMPT_RT, packets that arrive meanwhile may be received on the same stack. All that may be
+    /// sent from here is the end of an attempt that has failed.
     #[inline(never)]
     fn finish_connecting(this: &Arc<Self>, inner: &mut Inner<L>) -> Next {
         let Phase::Connecting(connecting) = core::mem::replace(&mut inner.phase, Phase::Over)
