@@ -181,12 +181,18 @@ pub fn list_in_processes_and_look_up(root: &Path) -> io::Result<Vec<u8>> {
 
 fn run_list_processes(count: usize, root: &Path) -> io::Result<()> {
     for _ in 0..count {
-        let process = Command::new("ls").arg(root).stdout(Stdio::null()).spawn()?;
-        *LIST_PROCESS.lock().expect("nobody panics") = Some(process);
+        start_list_process(root)?;
         while !list_process_is_gone()? {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+    Ok(())
+}
+
+/// Its call can reach the server before this returns, so who kills it then waits for the lock.
+fn start_list_process(root: &Path) -> io::Result<()> {
+    let mut current = LIST_PROCESS.lock().expect("nobody panics");
+    *current = Some(Command::new("ls").arg(root).stdout(Stdio::null()).spawn()?);
     Ok(())
 }
 
