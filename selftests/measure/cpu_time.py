@@ -50,6 +50,8 @@ def samples_of(name, options):
                 used = [after - before for after, before in zip(now, begun)] if begun else None
                 if word == "begin":
                     begun = now
+                elif word == "warm":
+                    pass
                 elif word == "start":
                     start = used
                 else:

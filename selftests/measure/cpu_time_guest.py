@@ -14,6 +14,8 @@ from programs import PROGRAMS
 from rig import make_file, mount, on_server, run
 from workloads import MOUNT, WORKLOADS
 
+ATTEMPTS = 10
+
 
 def mark(word, name, operations=0):
     """Says that a measurement begins or ends. What the machine does while the line is on its way is not part of it."""
@@ -48,17 +50,24 @@ def main():
 def measure_all(workloads, options):
     """Runs those workloads that were asked for, once without a measurement."""
     chosen = {name: measure for name, measure in workloads.items() if options.only in name}
-    for measure in chosen.values():
-        measure(0.2)
+    for name, measure in chosen.items():
+        one_sample("warm", name, measure, 0.2)
     for _ in range(options.samples):
         for name, measure in chosen.items():
             if measure.starts:
-                mark("begin", name)
-                measure(0)
-                mark("start", name)
-            mark("begin", name)
-            operations, _ = measure(options.seconds)
-            mark("end", name, operations)
+                one_sample("start", name, measure, 0)
+            one_sample("end", name, measure, options.seconds)
+
+
+def one_sample(word, name, measure, seconds):
+    """Marks the begin of a workload, and its end with that word. One that did nothing begins again."""
+    for _ in range(ATTEMPTS):
+        mark("begin", name)
+        operations, _ = measure(seconds)
+        if operations:
+            mark(word, name, operations)
+            return
+    sys.exit(f"{name} did nothing, {ATTEMPTS} times")
 
 
 if __name__ == "__main__":
