@@ -46,10 +46,4 @@ test_source() { in_vm "guest-foreign.sh source $module_version"; }
 
 mkdir -p "$work"
 tests=(install mount checkout source)
-[ $# -eq 0 ] || tests=("$@")
-for test in "${tests[@]}"; do
-	stage "$test"
-	"test_$test"
-done
-echo "1..$count"
-[ "$failed" -eq 0 ]
+. selftests/packages/tests.sh

@@ -390,10 +390,4 @@ exec 8>"$cache/packaging/tests.lock" # apt waits for no other that uses the same
 flock 8
 tests=(document old_kernel install autopkgtest upgrade remove_kernel remove downgrade breaks new_user no_rust no_headers no_source own_key
 	other_compiler vendor leftover vm checkout secure_boot cloud cloud_boots rt rt_boots)
-[ $# -eq 0 ] || tests=("$@")
-for test in "${tests[@]}"; do
-	stage "$test"
-	"test_$test"
-done
-echo "1..$count"
-[ "$failed" -eq 0 ]
+. selftests/packages/tests.sh
